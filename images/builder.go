@@ -1,11 +1,13 @@
 // Package images turns targets of the matrix into driver images.
 //
-// Plan pins everything that goes into an image and returns a Recipe; Build makes layers from it,
-// each a pure function of its inputs and kept in a cache by their digest, and assembles them on the
-// base. Verify checks any image against what the rest of the stack expects of a driver container,
-// Inspect says what an image holds. Nothing is executed and nothing is unpacked onto the machine,
-// so no step needs root or a daemon, except one: a runner (package runner) compiles modules.
-// Package registry reads and writes images.
+// A [Request] is planned into recipes, in which everything that goes into an image is pinned
+// ([Builder.Plan]). A recipe is built into an image ([Builder.Build]): of layers, each a pure
+// function of its inputs and kept in a cache by their digest, on the base. Images of one tag become
+// one artifact ([Combine]), which package attestation publishes.
+//
+// Nothing is executed and nothing is unpacked onto the machine, so no step needs root or a daemon,
+// except one: a runner (package runner) compiles modules. The package prints nothing and knows no
+// exit codes.
 package images
 
 import (
@@ -20,11 +22,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -61,6 +63,11 @@ type Builder struct {
 	// that another party made for these modules; nil: Signer signs
 	Signed *kernelmodules.Signatures
 
+	// what repositories and images offer, each asked once
+	kernels layer.Once[[]distros.Kernel] // by platform, or by images
+	first   layer.Once[recipe.Pins]      // of the first image of a platform
+	pins    layer.Once[recipe.Pins]      // by platform and request
+
 	// layers in the making, by key, and errors of those that could not be made
 	making    layer.Once[v1.Layer]
 	bases     layer.Once[*registry.Opened]
@@ -75,41 +82,6 @@ func (b *Builder) env() packages.Env {
 		Store: b.Store, Fetch: b.Fetch, Jobs: b.Jobs, XZ: b.XZ,
 		Machine: b.Machine, AllowRollback: b.AllowRollback,
 	}
-}
-
-// Plan pins what goes into the image of a target. It reads the base and the signed package indexes
-// and downloads no package and no driver.
-func (b *Builder) Plan(
-	ctx context.Context,
-	t matrix.Target,
-	o recipe.Options,
-) (*recipe.Recipe, error) {
-	if _, err := b.Binaries(t.Arch); err != nil { // before anybody is asked
-		return nil, err
-	}
-	pins, err := b.FindPins(ctx, t, o)
-	if err != nil {
-		return nil, err
-	}
-	return b.Recipe(t, o, pins)
-}
-
-// Recipe is the recipe of a target with what a plan found, and with the programs of this builder.
-func (b *Builder) Recipe(
-	t matrix.Target,
-	o recipe.Options,
-	pins recipe.Pins,
-) (r *recipe.Recipe, err error) {
-	r, err = recipe.New(t, o)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.Pin(o, pins); err != nil {
-		return nil, err
-	}
-	r.Builder = b.Info
-	r.Entrypoint, err = b.Binaries(t.Arch)
-	return r, err
 }
 
 // Build makes the image of a recipe. It fails as fetch, apt, runfile and dpkg do; what was finished

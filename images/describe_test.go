@@ -78,7 +78,7 @@ func TestContentID(t *testing.T) {
 		"rule":       id(recipe.Options{}, func(r *recipe.Recipe) { r.Kernel.Max = "1.0" }),
 		"kernel":     id(recipe.Options{Kernels: []string{imagetest.Kernel}}, nil),
 		"old kernel": id(recipe.Options{Kernels: []string{imagetest.OldKernel}}, nil),
-		"kernels":    id(recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true}, nil),
+		"kernels":    id(recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, OneImage: true}, nil),
 		"sources":    id(recipe.Options{Kernels: []string{imagetest.Kernel}, Sources: true}, nil),
 		"toolchain":  id(recipe.Options{Kernels: []string{imagetest.Kernel}, Toolchain: true}, nil),
 		"modules":    id(recipe.Options{Kernels: []string{imagetest.Kernel}, Modules: []string{"nvidia", "nvidia-uvm"}}, nil),
@@ -94,22 +94,24 @@ func TestPinned(t *testing.T) {
 	r := newRig(t)
 	target := r.target(t, pair("debian12", newDriver))
 	pins := r.plan(t, pair("debian12", newDriver), recipe.Options{}).Pins()
-	_, err := r.b.Recipe(target, recipe.Options{Kernels: []string{imagetest.Kernel}}, pins)
-	assert.ErrorContainsf(t, err, imagetest.Kernel, "headers that were not planned")
+	pin := func(o recipe.Options) error {
+		return require.Value(recipe.New(target, o))(t).Pin(o, pins)
+	}
+	assert.ErrorContainsf(t, pin(recipe.Options{Kernels: []string{imagetest.Kernel}}), imagetest.Kernel, "headers that were not planned")
 	pins.Base.Name = ""
-	assert.ErrorContainsf(t, assert.Err(r.b.Recipe(target, recipe.Options{}, pins)), "--base", "no base")
+	assert.ErrorContainsf(t, pin(recipe.Options{}), "--base", "no base")
 }
 
-// TestCached: what is planned from the cache is planned by the same rules as with the network.
-func TestCached(t *testing.T) {
+// TestOffline: what is planned from the cache is planned by the same rules as with the network.
+func TestOffline(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := require.Value(r.b.Cached())(t)
-	target := r.target(t, pair("debian12", newDriver))
-	assert.ErrorIsf(t, assert.Err(c.FindPins(t.Context(), target, recipe.Options{})), fetch.ErrOffline, "from an empty cache")
-	want := require.Value(r.b.FindPins(t.Context(), target, recipe.Options{}))(t)
+	offline := require.Value(r.b.offline())(t)
+	draft := require.Value(NewDraft(r.target(t, pair("debian12", newDriver)), recipe.Options{}))(t)
+	assert.ErrorIsf(t, assert.Err(offline.findPins(t.Context(), draft)), fetch.ErrOffline, "from an empty cache")
+	want := require.Value(r.b.findPins(t.Context(), draft))(t)
 	before := r.Requests("/")
-	if got, err := c.FindPins(t.Context(), target, recipe.Options{}); err != nil || r.Requests("/") != before || cmp.Diff(want, got) != "" {
-		t.Errorf("%v, %d requests: %s", err, r.Requests("/")-before, cmp.Diff(want, got))
-	}
+	got := require.Value(offline.findPins(t.Context(), draft))(t)
+	assert.Equal(t, "", cmp.Diff(want, got))
+	assert.Equalf(t, before, r.Requests("/"), "requests")
 }

@@ -40,7 +40,7 @@ func TestGuest(t *testing.T) {
 	for _, profile := range []recipe.Profile{recipe.Full, recipe.Compute, recipe.CUDA} {
 		r, f := precompiledRig(t)
 		target := r.guest(t, r.target(t, pair("debian12", newDriver)), driverinfo.VGPUAWS, "-grid-aws.run", guestFiles())
-		plan := require.Value(r.b.Plan(t.Context(), target, recipe.Options{Profile: profile, Kernels: []string{imagetest.Kernel}}))(t)
+		plan := require.Value(planOne(t, r.b, target, recipe.Options{Profile: profile, Kernels: []string{imagetest.Kernel}}))(t)
 		assert.Equal(t, newDriver+"-"+imagetest.Kernel+"-debian12", plan.Tag)
 		img := require.Value(r.b.Build(t.Context(), plan))(t)
 		tree := treeOf(t, img)
@@ -80,7 +80,7 @@ func TestGuestOrNot(t *testing.T) {
 		r.guest(t, whole, "", ".run", guestFiles()), r.guest(t, whole, driverinfo.VGPUAWS, "-grid.run", guestFiles()),
 		r.guest(t, whole, driverinfo.VGPUNVIDIA, "-grid.run", guestFiles()),
 	} {
-		plan := require.Value(r.b.Plan(t.Context(), target, recipe.Options{Kernels: []string{imagetest.Kernel}}))(t)
+		plan := require.Value(planOne(t, r.b, target, recipe.Options{Kernels: []string{imagetest.Kernel}}))(t)
 		ids = append(ids, require.Value(plan.Labels())(t)[recipe.LabelContent])
 		modules = append(modules, fmt.Sprint(plan.ModulesInputs(plan.Kernels[0], driverinfo.Open)))
 	}
@@ -96,6 +96,6 @@ func TestGuestRefused(t *testing.T) {
 	r := newRig(t)
 	files := slices.DeleteFunc(guestFiles(), func(f repotest.File) bool { return strings.HasSuffix(f.Name, "/nvidia-gridd") })
 	target := r.guest(t, r.target(t, pair("debian12", newDriver)), driverinfo.VGPUNVIDIA, "-grid.run", files)
-	plan := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
+	plan := require.Value(planOne(t, r.b, target, recipe.Options{}))(t)
 	assert.ErrorContains(t, assert.Err(r.b.Build(t.Context(), plan)), "it has no usr/bin/nvidia-gridd: is this a driver for vGPU guests?")
 }

@@ -94,7 +94,17 @@ func pair(system, driver string) matrix.Selection {
 
 func (r *rig) plan(t *testing.T, s matrix.Selection, o recipe.Options) *recipe.Recipe {
 	t.Helper()
-	return require.Value(r.b.Plan(t.Context(), r.target(t, s), o))(t)
+	return require.Value(planOne(t, r.b, r.target(t, s), o))(t)
+}
+
+// planOne plans the image of one target.
+func planOne(t *testing.T, b *Builder, target matrix.Target, o recipe.Options) (*recipe.Recipe, error) {
+	t.Helper()
+	all, err := b.Plan(t.Context(), Request{Targets: []matrix.Target{target}, Options: o})
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
 }
 
 func (r *rig) build(t *testing.T, s matrix.Selection, o recipe.Options) v1.Image {
@@ -105,14 +115,14 @@ func (r *rig) build(t *testing.T, s matrix.Selection, o recipe.Options) v1.Image
 // made plans and builds a target.
 func made(t *testing.T, b *Builder, target matrix.Target, o recipe.Options) (*recipe.Recipe, v1.Image) {
 	t.Helper()
-	planned := require.Value(b.Plan(t.Context(), target, o))(t)
+	planned := require.Value(planOne(t, b, target, o))(t)
 	return planned, require.Value(b.Build(t.Context(), planned))(t)
 }
 
 // refused is why the image of a target cannot be built.
 func refused(t *testing.T, b *Builder, target matrix.Target) error {
 	t.Helper()
-	return assert.Err(b.Build(t.Context(), require.Value(b.Plan(t.Context(), target, recipe.Options{}))(t)))
+	return assert.Err(b.Build(t.Context(), require.Value(planOne(t, b, target, recipe.Options{}))(t)))
 }
 
 // wantFit fails unless verify finds an image fit.

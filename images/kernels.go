@@ -53,7 +53,7 @@ func (b *Builder) DatedKernels(
 	if err != nil {
 		return nil, err
 	}
-	step := b.Observe.Begin(t.System.ID+" "+t.Arch, "dates of the kernels")
+	step := b.Observe.Begin(t.Platform(), "dates of the kernels")
 	list := make([]DatedKernel, len(offered))
 	missing := make([]error, len(offered))
 	var eg errgroup.Group
@@ -85,7 +85,7 @@ func (b *Builder) offeredKernels(
 	ctx context.Context, t matrix.Target, o recipe.Options,
 ) (list []packages.Kernel, repos packages.Repositories, err error) {
 	err = b.step(
-		t.System.ID+" "+t.Arch,
+		t.Platform(),
 		"kernels",
 		func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
 			_, repos, err = b.open(ctx, t, o, spool, step)

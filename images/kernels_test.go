@@ -126,12 +126,12 @@ func TestModulesFound(t *testing.T) {
 	}
 	for what, o := range map[string]recipe.Options{
 		"the same":  {Kernels: []string{imagetest.Kernel}},
-		"together":  {Kernels: []string{imagetest.OldKernel, imagetest.Kernel}, Together: true},
+		"together":  {Kernels: []string{imagetest.OldKernel, imagetest.Kernel}, OneImage: true},
 		"toolchain": {Kernels: []string{imagetest.Kernel}, Toolchain: true},
 		"sources":   {Kernels: []string{imagetest.Kernel}, Sources: true},
 	} {
 		b := r.emptyMachine(t, repository)
-		planned := require.Value(b.Plan(t.Context(), r.target(t, s), o))(t)
+		planned := require.Value(planOne(t, b, r.target(t, s), o))(t)
 		headers := r.Requests("linux-headers-") + r.Requests("linux-kbuild")
 		img, err := b.Build(t.Context(), planned)
 		require.NoErrorf(t, err, "%s", what)
@@ -141,6 +141,6 @@ func TestModulesFound(t *testing.T) {
 	}
 	assert.Equalf(t, 2, f.runs.Load(), "compiles")
 	b := r.emptyMachine(t, repository)
-	planned := require.Value(b.Plan(t.Context(), r.target(t, s), recipe.Options{Kernels: []string{imagetest.CloudKernel}}))(t)
+	planned := require.Value(planOne(t, b, r.target(t, s), recipe.Options{Kernels: []string{imagetest.CloudKernel}}))(t)
 	assert.ErrorIs(t, assert.Err(b.Build(t.Context(), planned)), runner.ErrUnavailable)
 }

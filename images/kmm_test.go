@@ -22,7 +22,7 @@ import (
 func TestKMM(t *testing.T) {
 	t.Parallel()
 	r, f := precompiledRig(t)
-	o := recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true, Compression: recipe.Gzip}
+	o := recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, OneImage: true, Compression: recipe.Gzip}
 	plain := r.build(t, pair("debian12", newDriver), o)
 	o.KMM = true
 	planned := r.plan(t, pair("debian12", newDriver), o)
@@ -57,7 +57,7 @@ func TestKMM(t *testing.T) {
 		}
 	}
 	assert.Equalf(t, 3, changed, "layers that are others: the modules of two kernels, description")
-	one, two := require.Value(r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: o.Kernels, Together: true}).Describe())(t), require.Value(planned.Describe())(t)
+	one, two := require.Value(r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: o.Kernels, OneImage: true}).Describe())(t), require.Value(planned.Describe())(t)
 	assert.Equalf(t, false, one.ID == two.ID, "an image without is out of date for one with")
 }
 

@@ -68,8 +68,8 @@ func TestPatches(t *testing.T) {
 		"run": r.target(t, pair("ubuntu18.04", newDriver)), "redist": r.fromRedist(t, r.target(t, pair("ubuntu18.04", newDriver)), archive),
 		"packages": r.target(t, pair("debian12", newDriver)),
 	} {
-		plain := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
-		plan := require.Value(r.b.Plan(t.Context(), patched(target, patchOf("y", openPatch)), recipe.Options{}))(t)
+		plain := require.Value(planOne(t, r.b, target, recipe.Options{}))(t)
+		plan := require.Value(planOne(t, r.b, patched(target, patchOf("y", openPatch)), recipe.Options{}))(t)
 		want, got := require.Value(r.b.Build(t.Context(), plain))(t), require.Value(r.b.Build(t.Context(), plan))(t)
 		const place = "usr/src/nvidia-" + newDriver + "/"
 		i := slices.IndexFunc(require.Value(got.ConfigFile())(t).History, func(h v1.History) bool { return strings.HasSuffix(h.CreatedBy, ": kernel sources") })
@@ -98,7 +98,7 @@ func TestPatchKeys(t *testing.T) {
 	r := newRig(t)
 	target := r.target(t, pair("ubuntu18.04", newDriver))
 	keys := func(flavour string, patches ...matrix.Patch) (sources, modules, id string) {
-		plan := require.Value(r.b.Plan(t.Context(), patched(target, patches...), recipe.Options{}))(t)
+		plan := require.Value(planOne(t, r.b, patched(target, patches...), recipe.Options{}))(t)
 		sources = kernelSourcesKey(plan)
 		modules = layer.Key("modules", plan.CompileInputs(recipe.Kernel{Release: "5.4.0-1-generic"}, flavour)...)
 		return sources, modules, require.Value(plan.Describe())(t).ID
@@ -126,11 +126,11 @@ func TestPatchFromURL(t *testing.T) {
 	p.File, p.Text, p.URL = "", "", r.URL+"/y.patch"
 	r.Put("/y.patch", []byte(openPatch))
 	target := patched(r.target(t, pair("ubuntu18.04", newDriver)), p)
-	plan := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
+	plan := require.Value(planOne(t, r.b, target, recipe.Options{}))(t)
 	if !slices.ContainsFunc(plan.Files(), func(f fetch.File) bool { return f.URL == p.URL && f.SHA256 == p.SHA256 }) {
 		t.Errorf("fetch does not bring the patch: %v", plan.Files())
 	}
-	require.NoError(t, r.b.Download(t.Context(), plan))
+	require.Value(r.b.Download(t.Context(), plan))(t)
 	r.Put("/y.patch", []byte("gone"))
 	img := require.Value(r.b.Build(t.Context(), plan))(t)
 	assert.Equal(t, newSource, read(t, treeOf(t, img), "usr/src/nvidia-"+newDriver+"/kernel-open/nvidia/nv.c"))
@@ -162,12 +162,12 @@ func TestPatchesRefused(t *testing.T) {
 			patchOf("y", "--- /dev/null\n+++ b/kernel-open/Kbuild\n@@ -0,0 +1 @@\n+x\n"), "the sources have such a file",
 		},
 	} {
-		plan := require.Value(r.b.Plan(t.Context(), patched(target, c.patch), recipe.Options{}))(t)
+		plan := require.Value(planOne(t, r.b, patched(target, c.patch), recipe.Options{}))(t)
 		_, err := newBuilder(t, r.World, t.TempDir()).Build(t.Context(), plan)
 		assert.ErrorContainsf(t, err, c.says, "%s", label)
 	}
 	bad := patchOf("y", "no patch")
-	plan := require.Value(r.b.Plan(t.Context(), patched(target, bad), recipe.Options{}))(t)
+	plan := require.Value(planOne(t, r.b, patched(target, bad), recipe.Options{}))(t)
 	assert.ErrorIs(t, assert.Err(r.b.Build(t.Context(), plan)), patch.ErrFormat)
 	plan.Patches[0].Text = "" // a recipe of a lock
 	assert.ErrorContains(t, r.b.Localize(plan, "", ""), "text of patch y")

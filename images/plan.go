@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
@@ -28,9 +29,108 @@ func (b *Builder) Layers() layer.Cache {
 	}
 }
 
-// Cached is a builder that asks no server: what it plans with is in the cache already, or is
+// OpenError is why the base of a system, or its repositories, cannot be read: no image of the
+// system can be planned.
+type OpenError struct{ Err error }
+
+func (e *OpenError) Error() string { return e.Err.Error() }
+func (e *OpenError) Unwrap() error { return e.Err }
+
+// Plan returns the recipes of what a request asks for, with everything that goes into the images
+// pinned. It reads bases and the signed indexes of packages, each once in the life of the builder,
+// and downloads no package and no driver. The recipes are in the order of the targets.
+//
+// A target that cannot be planned does not stop the others, whose recipes come with the error: of
+// several targets it is [ErrSomeFailed], and says each cause once. Images that share a tag are
+// planned together or not at all.
+func (b *Builder) Plan(ctx context.Context, q Request) ([]*recipe.Recipe, error) {
+	drafts, failed := b.AllDrafts(ctx, q)
+	errs := Parallel(ctx, b.Jobs, len(drafts), func(i int) error {
+		return b.Complete(ctx, drafts[i])
+	})
+	for i, d := range drafts {
+		failed.Add(d.Recipe.Tag, errs[i])
+	}
+	var recipes []*recipe.Recipe
+	for _, d := range drafts {
+		if !failed.Has(d.Recipe.Tag) {
+			recipes = append(recipes, d.Recipe)
+		}
+	}
+	tags := ByTag(recipes, func(r *recipe.Recipe) string { return r.Tag })
+	return recipes, failed.Err(len(tags))
+}
+
+// AllDrafts returns the drafts of all targets of a request, as [Builder.Drafts] does, and the errors
+// of those that have none.
+func (b *Builder) AllDrafts(ctx context.Context, q Request) (drafts []*Draft, failed Failures) {
+	found := make([][]*Draft, len(q.Targets))
+	errs := Parallel(ctx, b.Jobs, len(q.Targets), func(i int) (err error) {
+		found[i], err = b.Drafts(ctx, q, q.Targets[i])
+		return err
+	})
+	for i, t := range q.Targets {
+		failed.Add(t.Tag(), errs[i])
+	}
+	return slices.Concat(found...), failed
+}
+
+// Complete makes a draft a recipe that can be built: see [Builder.Resolve]. The recipe has the
+// programs of this builder.
+func (b *Builder) Complete(ctx context.Context, d *Draft) (err error) {
+	d.Recipe.Builder = b.Info
+	d.Recipe.Entrypoint, err = b.Binaries(d.Recipe.Arch) // before anything is asked
+	if err != nil {
+		return err
+	}
+	return b.Resolve(ctx, d)
+}
+
+// Resolve pins what a draft asks registries and repositories for, unless the lock has it. Equal
+// requests are resolved once.
+func (b *Builder) Resolve(ctx context.Context, d *Draft) error {
+	if d.locked != nil {
+		return d.Recipe.Pin(d.options, *d.locked)
+	}
+	key := layer.Key("pins", d.platform(), d.Recipe.Asked)
+	if len(d.Recipe.Asked.Driver) > 0 {
+		key += d.Recipe.Driver
+	}
+	pins, err := b.pins.Get(ctx, key, func() (recipe.Pins, error) { return b.findOnce(ctx, d) })
+	if err != nil {
+		return nameError(d.Recipe.Tag, err)
+	}
+	return d.Recipe.Pin(d.options, pins)
+}
+
+// findOnce finds the pins of a draft. The first draft of a platform reads base and repositories, the
+// others find them in the cache, so that all images of a system are planned from one state. What
+// keeps the first from reading them keeps the others too; what it lacks itself does not.
+func (b *Builder) findOnce(ctx context.Context, d *Draft) (recipe.Pins, error) {
+	first := false
+	pins, err := b.first.Get(ctx, d.platform(), func() (recipe.Pins, error) {
+		first = true
+		return b.findPins(ctx, d)
+	})
+	_, closed := errors.AsType[*OpenError](err)
+	if first || closed || ctx.Err() != nil {
+		return pins, err
+	}
+	offline, err := b.offline()
+	if err != nil {
+		return pins, err
+	}
+	pins, err = offline.findPins(ctx, d)
+	if !errors.Is(err, fetch.ErrOffline) {
+		return pins, err
+	}
+	// an index that the first did not need, or that has left the cache
+	return b.findPins(ctx, d)
+}
+
+// offline is a builder that asks no server: what it plans with is in the cache already, or is
 // fetch.ErrOffline.
-func (b *Builder) Cached() (*Builder, error) {
+func (b *Builder) offline() (*Builder, error) {
 	client, err := registry.New(registry.Options{Store: b.Store, Offline: true})
 	if err != nil {
 		return nil, err
@@ -42,42 +142,26 @@ func (b *Builder) Cached() (*Builder, error) {
 	return cached, nil
 }
 
-// OpenError is why the base of a system, or its repositories, cannot be read: no image of the
-// system can be planned.
-type OpenError struct{ Err error }
-
-func (e *OpenError) Error() string { return e.Err.Error() }
-func (e *OpenError) Unwrap() error { return e.Err }
-
-// FindPins finds what goes into the image of a target. It reads the base and the signed package
-// indexes and downloads no package and no driver. What keeps it from reading them is an *OpenError.
-func (b *Builder) FindPins(
-	ctx context.Context,
-	t matrix.Target,
-	o recipe.Options,
-) (pins recipe.Pins, err error) {
-	r, err := recipe.New(t, o)
-	if err != nil {
-		return pins, err
+// findPins finds what a draft asks for. What keeps it from reading the base or the repositories is
+// an *OpenError.
+func (b *Builder) findPins(ctx context.Context, d *Draft) (pins recipe.Pins, err error) {
+	t := d.target
+	work := func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
+		base, repos, err := b.open(ctx, t, d.options, spool, step)
+		if err != nil {
+			return false, &OpenError{err}
+		}
+		wants := d.Recipe.Asked.Wants
+		pins, err = b.resolve(ctx, base.Digest, repos, wants, t.Driver.Version, step)
+		if err != nil {
+			// Images that ask the same share this error, so it does not name one of them.
+			return false, fmt.Errorf("packages of %s: %w", t.Platform(), err)
+		}
+		pins.Base = base
+		pins.Toolkits, err = b.headersImages(ctx, t, d.options, step)
+		return false, err
 	}
-	return pins, b.step(
-		r.Target(),
-		"plan",
-		func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
-			base, repos, err := b.open(ctx, t, o, spool, step)
-			if err != nil {
-				return false, &OpenError{err}
-			}
-			pins, err = b.resolve(ctx, base.Digest, repos, r.Asked.Wants, t.Driver.Version, step)
-			if err != nil {
-				// Images that ask the same share this error, so it does not name one of them.
-				return false, fmt.Errorf("packages of %s %s: %w", t.System.ID, t.Arch, err)
-			}
-			pins.Base = base
-			pins.Toolkits, err = b.headersImages(ctx, t, o, step)
-			return false, err
-		},
-	)
+	return pins, b.step(d.Recipe.Target(), "plan", work)
 }
 
 // step is a step of the work that reads images, whose contents go into the spool.

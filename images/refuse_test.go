@@ -124,25 +124,27 @@ func TestOtherPackage(t *testing.T) {
 func TestPlanRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	_, err := r.b.Plan(t.Context(), r.target(t, pair("debian12", newDriver)), recipe.Options{Base: r.Base("ubuntu16.04")})
+	_, err := planOne(t, r.b, r.target(t, pair("debian12", newDriver)), recipe.Options{Base: r.Base("ubuntu16.04")})
 	assert.ErrorContains(t, err, "ubuntu 16.04", "debian12", "give a base of that system")
 	old := r.target(t, pair("ubuntu16.04", oldDriver))
 	old.Driver.Archives = nil
-	_, err = r.b.Plan(t.Context(), old, recipe.Options{})
+	_, err = planOne(t, r.b, old, recipe.Options{})
 	assert.ErrorContains(t, err, "driver 418.87.01 has no archive for amd64")
-	_, err = r.b.Plan(t.Context(), old, recipe.Options{Source: "file:///x.run"})
+	_, err = planOne(t, r.b, old, recipe.Options{Source: "file:///x.run"})
 	assert.ErrorContains(t, err, "no checksum", "archives.amd64")
-	_, err = r.b.Plan(t.Context(), r.target(t, pair("debian12", newDriver)), recipe.Options{Mirror: "nowhere=http://x"})
+	_, err = planOne(t, r.b, r.target(t, pair("debian12", newDriver)), recipe.Options{Mirror: "nowhere=http://x"})
 	assert.ErrorContains(t, err, "nowhere")
 	wrong := r.target(t, pair("debian12", newDriver))
 	debian := *wrong.Driver.Debian
 	debian.Packages = []string{"libnvidia-nothing1"}
 	wrong.Driver.Debian = &debian
-	_, err = r.b.Plan(t.Context(), wrong, recipe.Options{})
+	_, err = planOne(t, r.b, wrong, recipe.Options{})
 	assert.ErrorContains(t, err, "libnvidia-nothing1", "packages of debian12 amd64")
 	r.b.Binaries = func(string) ([]recipe.Binary, error) { return nil, errors.New("no programs") }
-	_, err = r.b.Plan(t.Context(), old, recipe.Options{})
+	before := r.Requests("/")
+	_, err = planOne(t, r.b, r.target(t, pair("ubuntu18.04", oldDriver)), recipe.Options{})
 	assert.ErrorContains(t, err, "no programs")
+	assert.Equalf(t, before, r.Requests("/"), "requests before the programs are found")
 }
 
 // TestBaseMoved: the tag of the base moved between planning and building.
@@ -156,6 +158,7 @@ func TestBaseMoved(t *testing.T) {
 	require.NoError(t, remote.Write(ref, other))
 	_, err = r.b.Build(t.Context(), planned)
 	assert.ErrorContains(t, err, "was planned as", "plan again")
-	_, err = r.b.Plan(t.Context(), r.target(t, pair("ubuntu18.04", oldDriver)), recipe.Options{})
+	r.b = r.b.with(r.b.Store) // another call
+	_, err = planOne(t, r.b, r.target(t, pair("ubuntu18.04", oldDriver)), recipe.Options{})
 	assert.ErrorContains(t, err, "no os-release")
 }

@@ -39,7 +39,7 @@ func TestRPMPlanRefused(t *testing.T) {
 			t.Parallel()
 			r := newRPMRig(t, "rocky9")
 			c.change(r)
-			err := assert.Err(r.b.Plan(t.Context(), r.target(t), recipe.Options{}))
+			err := assert.Err(planOne(t, r.b, r.target(t), recipe.Options{}))
 			assert.ErrorContains(t, err, c.why...)
 			_, unresolvable := errors.AsType[*distros.UnresolvableError](err)
 			assert.Equalf(t, true, c.want == nil && unresolvable || c.want != nil && errors.Is(err, c.want), "%v", err)

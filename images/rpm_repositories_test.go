@@ -85,9 +85,9 @@ func TestOnlyThese(t *testing.T) {
 	assert.Contains(t, read(t, tree, "etc/yum.repos.d/driver-build.repo"), "baseurl="+r.BaseURL()+"/\n")
 	target := r.target(t)
 	target.System.ReplaceRepositories = false
-	assert.ErrorContains(t, assert.Err(r.b.Plan(t.Context(), target, recipe.Options{})), "gone.invalid")
+	assert.ErrorContains(t, assert.Err(planOne(t, r.b, target, recipe.Options{})), "gone.invalid")
 	target.System.ReplaceRepositories, target.System.Repositories = true, nil
-	assert.ErrorContains(t, assert.Err(r.b.Plan(t.Context(), target, recipe.Options{})), "none is configured")
+	assert.ErrorContains(t, assert.Err(planOne(t, r.b, target, recipe.Options{})), "none is configured")
 }
 
 // TestRPMRepositoryLogin: what a repository of the matrix asks for is given when packages are downloaded, and
@@ -132,13 +132,14 @@ func TestSubscription(t *testing.T) {
 			t.Parallel()
 			r := newRPMRig(t, "rhel9")
 			kernels := map[string]string{imagetest.RPMKernel: "/content/dist/rhel9/9/", imagetest.RPMOldKernel: "/content/eus/rhel9/9.4/"}
-			_, err := r.b.Plan(t.Context(), r.target(t), recipe.Options{Kernels: []string{imagetest.RPMKernel}})
+			_, err := planOne(t, r.b, r.target(t), recipe.Options{Kernels: []string{imagetest.RPMKernel}})
 			assert.ErrorContainsf(t, err, imagetest.RPMKernel, "without a subscription")
 
+			r.b = r.b.with(r.b.Store) // another call
 			r.b.Machine = r.Subscribe(on)
 			f := runWith(t, r.b, "lib/modules/RELEASE/build/Makefile")
 			for kernel, repository := range kernels {
-				planned := require.Value(r.b.Plan(t.Context(), r.target(t), recipe.Options{Kernels: []string{kernel}}))(t)
+				planned := require.Value(planOne(t, r.b, r.target(t), recipe.Options{Kernels: []string{kernel}}))(t)
 				text := jsonOf(t, planned.Public())
 				assert.Containsf(t, text, repository, "the headers of %s are from", kernel)
 				tree := treeOf(t, require.Value(r.b.Build(t.Context(), planned))(t))

@@ -51,7 +51,7 @@ func (r *rpmRig) target(t *testing.T) matrix.Target {
 
 func (r *rpmRig) plan(t *testing.T, o recipe.Options) *recipe.Recipe {
 	t.Helper()
-	return require.Value(r.b.Plan(t.Context(), r.target(t), o))(t)
+	return require.Value(planOne(t, r.b, r.target(t), o))(t)
 }
 
 func (r *rpmRig) build(t *testing.T, o recipe.Options) v1.Image {

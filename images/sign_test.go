@@ -45,7 +45,7 @@ var signers = sync.OnceValue(func() [2]*sign.Signer {
 // thin builds an image with modules for two kernels.
 func thin(t *testing.T, r *rig) v1.Image {
 	t.Helper()
-	return r.build(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true})
+	return r.build(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, OneImage: true})
 }
 
 // findings are the errors and notes of a rule.
@@ -72,7 +72,7 @@ func TestSignImage(t *testing.T) {
 	}
 	signed := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", unsigned, kernelmodules.SignWith(own)))(t)
 	r.b.Signer = own
-	o := recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true, Signer: own.Certificate}
+	o := recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, OneImage: true, Signer: own.Certificate}
 	built := r.build(t, pair("debian12", newDriver), o)
 	before, after, want := layersOf(t, unsigned), layersOf(t, signed), layersOf(t, built)
 	changed := 0

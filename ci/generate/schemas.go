@@ -9,7 +9,6 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/gpus"
@@ -89,7 +88,7 @@ var schemas = map[string]printed{
 	},
 	"list": {
 		"Pairs of the matrix, as driver-build list -o json prints them",
-		reflect.TypeFor[batch.Pair](),
+		reflect.TypeFor[status.Pair](),
 		true,
 	},
 	"check": {

@@ -89,7 +89,7 @@ func TestWhoReachesWhom(t *testing.T) {
 		{[]string{"images"}, nil, own("node", "cmd", "ci"), "arrows point downwards"},
 		{[]string{"images"}, []string{"images/runner/buildkit"}, []string{buildkit}, "only one runner talks to BuildKit"},
 		{[]string{"images"}, nil, []string{cobra, "github.com/spf13/pflag"}, "images is a library: flags and exit codes are the command's"},
-		{[]string{"images"}, []string{"images/batch", "images/fleet", "images/status"}, own("images/batch", "images/fleet", "images/status"), "they are about many images: what makes one image does not know them"},
+		{[]string{"images"}, []string{"images/fleet", "images/status"}, own("images/fleet", "images/status"), "they ask about images: what makes images does not know them"},
 		{[]string{"images"}, nil, []string{buildkit + "/util/progress/progressui"}, "what is shown on a terminal is the command's"},
 		{[]string{"images/matrix", "images/runfile", "images/rootfs"}, nil, own("images/registry", "images/runner"), "they are plain readers"},
 		{[]string{"images/rootfs"}, nil, []string{registries, module + "/distros"}, "formats know neither registries nor systems"},

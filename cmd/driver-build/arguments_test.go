@@ -121,7 +121,7 @@ func TestContradictions(t *testing.T) {
 		sign + "--import d --module-cert " + p12:                                                {"it is PKCS#12"},
 		sign + "--import d --module-cert " + cert + " --arch sh":                                {"amd64, arm64"},
 		sign + "--module-key " + p12 + " --module-cert " + cert + " --push":                     {"--repository"},
-		sign + "--module-key " + p12 + " --module-cert " + cert + " --output tar:x":             {`"tar" is not known`},
+		sign + "--module-key " + p12 + " --module-cert " + cert + " --output tar:x":             {`"tar:x" is no output`},
 		sign + "--module-key " + p12 + " --module-cert " + cert:                                 {"the passphrase is missing or wrong"},
 		sign + "--module-key pkcs11:token=t;object=o?pin-value=1;module-path=/x --module-cert " + cert: {"pin-source"},
 		build + "--image-key " + key:                                      {"--repository"},

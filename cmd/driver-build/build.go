@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"path/filepath"
 
@@ -11,8 +10,8 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/textfile"
+	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/attestation"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -32,13 +31,19 @@ type buildFlags struct {
 	record      flags.Record
 	layers      flags.LayerCache
 	public      flags.PublicRegistry
+}
 
-	batch   *batch.Batch
+// build is what the flags ask for, checked.
+type build struct {
+	flags   *buildFlags
+	request images.Request
+	recipe  *recipe.Recipe      // of --recipe, in place of what the request means
 	mirrors map[string][]string // of registries, in the matrix
-	again   *recipe.Recipe      // of --recipe
-	// What images get, without tags and documents.
-	plan     attestation.Publication
-	recorded attestation.BuildDocuments
+	pushed  string              // the repository that images are pushed to; "": none
+	signer  *sign.Signer        // of modules; nil: they stay unsigned
+	// what images get, without tags and documents
+	publication attestation.Publication
+	documents   attestation.BuildDocuments
 }
 
 // buildCommand is the command that builds, under a name.
@@ -74,226 +79,185 @@ func buildCommand(a *session.App, name string) *cobra.Command {
 // maxRecipe bounds the file of --recipe, in bytes: a provenance is the longest that it can be.
 const maxRecipe = 16 << 20
 
+func (o *buildFlags) run(ctx context.Context, a *session.App) error {
+	b, err := o.check(ctx, a)
+	if err != nil {
+		return err
+	}
+	o.output.Announce(a, o.dryRun)
+	programs, err := o.request.Programs.Find(ctx, a, b.request.Targets, true)
+	if err != nil {
+		return err
+	}
+	s, err := a.Open(ctx, b.mirrors, programs)
+	if err != nil {
+		return err
+	}
+	return s.Close(ctx, b.run(ctx, a, s))
+}
+
+// check turns the flags into a request, and finds mistakes in it. It asks no server and writes
+// nothing.
+func (o *buildFlags) check(ctx context.Context, a *session.App) (*build, error) {
+	err := o.policy.Check()
+	if err != nil {
+		return nil, err
+	}
+	b := &build{flags: o}
+	err = b.choose(a)
+	if err != nil {
+		return nil, err
+	}
+	targets := b.request.Targets
+	for _, t := range targets {
+		for _, rule := range t.Overridden {
+			a.Warnings(t.Tag() + " " + t.Arch + ": built although " + rule)
+		}
+	}
+	if o.output.Push && o.output.Repository == "" {
+		return nil, session.Usagef("--push: give --repository REGISTRY/PATH, DRIVER_BUILD_REPOSITORY " +
+			"in the environment, or defaults.repository in the matrix")
+	}
+	if o.output.Push {
+		b.pushed = o.output.Repository
+	}
+	err = errors.Join(
+		o.output.Parse(o.dryRun),
+		o.runners.Check(ctx, a.Getenv),
+		o.signer.Check(o.request.Kernels.Compile() || o.recipe != ""),
+		o.public.CheckTargets(targets, b.pushed, o.layers.To),
+		o.imageSigner.Check(false),
+	)
+	if err != nil {
+		return nil, err
+	}
+	err = b.checkSigning(a)
+	if err != nil {
+		return nil, err
+	}
+	if b.recipe == nil {
+		err = b.openLock()
+		if err != nil {
+			return nil, err
+		}
+	}
+	compression := &b.request.Options.Compression
+	if *compression == "" && o.output.Docker() {
+		*compression = recipe.Gzip
+	}
+	// at least: there is a tag for each kernel
+	tags := images.ByTag(targets, matrix.Target.Tag)
+	zstd := *compression == recipe.Zstd || b.recipe != nil && b.recipe.Compression == recipe.Zstd
+	err = o.output.CheckContent(len(tags), len(tags[0]), zstd)
+	if err != nil {
+		return nil, err
+	}
+	flags.WarnOfFabric(a, targets, o.request.Targets.Selection)
+	return b, o.policy.Report(a, targets, true)
+}
+
 // choose finds the targets: those that the flags select of the matrix, or the one of the recipe.
-func (o *buildFlags) choose(a *session.App) error {
+func (b *build) choose(a *session.App) error {
+	o := b.flags
 	if o.recipe != "" {
-		return o.readRecipe(a)
+		return b.readRecipe(a)
 	}
 	m, err := o.request.Targets.Load(a)
 	if err != nil {
 		return err
 	}
-	o.mirrors = m.Defaults.Mirrors
-	o.batch, err = o.request.Batch(a, m.Defaults)
+	b.mirrors = m.Defaults.Mirrors
+	o.output.Repository, err = o.request.Repository.Find(a, m.Defaults)
 	if err != nil {
 		return err
 	}
-	return o.batch.Select(m)
+	b.request, err = o.request.Images(a, m)
+	return err
 }
 
 // readRecipe reads the recipe of --recipe, which takes the place of a selection.
-func (o *buildFlags) readRecipe(a *session.App) error {
-	s := &o.request.Targets.Selection
-	kernels := batch.Kernels(o.request.Kernels)
-	if len(s.Systems)+len(s.Drivers)+len(s.Archs)+len(s.Flavours) > 0 || s.All ||
-		o.request.Profile.Name != "" || o.request.Lock.File != "" || o.request.Sources.Mirror != "" ||
-		kernels.Compile() {
-		return session.Usagef("--recipe says what is built: leave out what selects images (--os, --driver, --arch, --flavour, --all, --kernel), " +
-			"--profile, --lock and --mirror")
+func (b *build) readRecipe(a *session.App) error {
+	o := b.flags
+	s := o.request.Targets.Selection
+	selects := len(s.Systems)+len(s.Drivers)+len(s.Archs)+len(s.Flavours) > 0 || s.All
+	if selects || o.request.Profile.Name != "" || o.request.Lock.File != "" ||
+		o.request.Sources.Mirror != "" || o.request.Kernels.Compile() {
+		return session.Usagef("--recipe says what is built: leave out what selects images (--os, " +
+			"--driver, --arch, --flavour, --all, --kernel), --profile, --lock and --mirror")
 	}
 	text, err := textfile.Read(o.recipe, maxRecipe)
 	if err != nil {
 		return session.Usagef("--recipe %s: %w", o.recipe, err)
 	}
-	o.again, err = documents.ReadRecipe(text)
+	r, err := documents.ReadRecipe(text)
 	if err != nil {
 		return session.Usagef("--recipe %s: %w", o.recipe, err)
 	}
-	r := o.again
-	target := matrix.Target{
-		System: matrix.System{ID: r.System}, Driver: matrix.Driver{Version: r.Driver, Branch: r.Branch, VGPU: r.VGPU},
-		Arch: r.Arch, Distro: r.Distro, Flavours: r.Flavours,
-	}
-	o.batch, err = o.request.Batch(a, matrix.Defaults{Profile: string(r.Profile)})
+	b.recipe = r
+	defaults := matrix.Defaults{Profile: string(r.Profile)}
+	o.output.Repository, err = o.request.Repository.Find(a, defaults)
 	if err != nil {
 		return err
 	}
-	o.batch.Targets = []matrix.Target{target}
+	b.request, err = o.request.WithoutTargets(a, defaults)
+	if err != nil {
+		return err
+	}
+	b.request.Targets = []matrix.Target{{
+		System:   matrix.System{ID: r.System},
+		Driver:   matrix.Driver{Version: r.Driver, Branch: r.Branch, VGPU: r.VGPU},
+		Arch:     r.Arch,
+		Distro:   r.Distro,
+		Flavours: r.Flavours,
+	}}
 	return nil
 }
 
-// check finds mistakes in the flags about what becomes of images.
-func (o *buildFlags) check(ctx context.Context, getenv func(string) string) (err error) {
-	o.output.Repository = o.batch.Repository
-	if o.output.Push && o.batch.Repository == "" {
-		return session.Usagef("--push: give --repository REGISTRY/PATH, DRIVER_BUILD_REPOSITORY in the environment, or defaults.repository in the matrix")
-	}
-	if err := errors.Join(o.output.Parse(o.dryRun), o.runners.Check(ctx, getenv), o.signer.Check(o.batch.Kernels.Compile() || o.recipe != ""),
-		o.public.CheckTargets(o.batch.Targets, o.pushed(), o.layers.To), o.imageSigner.Check(false)); err != nil {
-		return err
-	}
-	if o.batch.Plan.Compression == "" && o.output.Docker() {
-		o.batch.Plan.Compression = recipe.Gzip
-	}
-	o.recorded, err = o.record.Check(getenv, o.imageSigner.Given())
+// checkSigning loads the keys that sign modules and images, and finds what cannot be done with them.
+func (b *build) checkSigning(a *session.App) (err error) {
+	o := b.flags
+	b.documents, err = o.record.Check(a.Getenv, o.imageSigner.Given())
 	if err != nil {
 		return err
 	}
-	o.recorded.Repository = o.batch.Repository
-	o.plan.Format = o.imageSigner.Format
-	if o.imageSigner.Given() || !o.recorded.Empty() {
-		return o.output.CheckAttached(o.imageSigner.Given(), o.plan.Format)
-	}
-	return nil
-}
-
-// pushed is the repository that images are pushed to; "": none.
-func (o *buildFlags) pushed() string {
-	if !o.output.Push {
-		return ""
-	}
-	return o.batch.Repository
-}
-
-func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
-	err = o.policy.Check()
-	if err != nil {
-		return err
-	}
-	err = o.choose(a)
-	if err != nil {
-		return err
-	}
-	for _, t := range o.batch.Targets {
-		for _, rule := range t.Overridden {
-			a.Warnings(t.Tag() + " " + t.Arch + ": built although " + rule)
-		}
-	}
-	if err := o.check(ctx, a.Getenv); err != nil {
-		return err
-	}
-	signer, err := o.signer.Load(a)
-	if err != nil {
-		return err
-	}
-	imageSigner, err := o.imageSigner.Load(a)
-	if err != nil {
-		return err
-	}
-	o.plan.Signer = imageSigner
-	if err := o.layers.Check(o.pushed(), a.Offline, signer != nil, imageSigner); err != nil {
-		return err
-	}
-	groups, err := o.groups(signer)
-	if err != nil {
-		return err
-	}
-	flags.WarnOfFabric(a, o.batch)
-	err = o.policy.Report(a, o.batch.Targets, true)
-	if err != nil {
-		return err
-	}
-	if lock := o.batch.Lock; lock != nil {
-		o.recorded.Run.Lock = documents.Resource{
-			Name:   filepath.Base(lock.File),
-			Digest: map[string]string{"sha256": lock.SHA256},
-		}
-	}
-	o.output.Announce(a, o.dryRun)
-	programs, err := o.request.Programs.Find(ctx, a, o.batch.Targets, true)
-	if err != nil {
-		return err
-	}
-	return a.Connect(ctx, o.mirrors, programs, func(ctx context.Context, s *session.Session) error {
-		s.Signer = signer
-		if o.output.Push && !o.dryRun {
-			if err := s.Registry.CheckPush(ctx, o.batch.Repository); err != nil {
-				return err
-			}
-		}
-		if o.again != nil {
-			if err := s.Localize(o.again, o.request.Sources.Base, o.batch.Plan.Source); err != nil {
-				return err
-			}
-		}
-		if !o.dryRun {
-			o.layers.Attach(ctx, s, len(o.output.Places) > 0)
-			o.recorded.Finished = s.Finished
-		}
-		closeRunner := o.runners.Attach(s)
-		return errors.Join(o.build(ctx, a, s, groups), closeRunner())
-	})
-}
-
-// groups opens the lock and returns the images that the flags name. It returns none where only the
-// repositories know which kernels are meant.
-func (o *buildFlags) groups(signer *sign.Signer) (groups []batch.Group, err error) {
-	if signer != nil {
-		o.batch.Plan.Signer = signer.Certificate
-	}
-	if r := o.again; r != nil {
-		is := ""
-		if signer != nil {
-			is = sign.Fingerprint(signer.Certificate.Raw)
-		}
-		if is != r.Signer {
-			return nil, session.Usagef("--recipe: its modules are signed by the key of the certificate with the SHA-256 %q, and this build signs with %q: give its --module-key, "+
-				"or check the image with driver-build verify --rebuild, which takes the signatures over", r.Signer, is)
-		}
-		groups = []batch.Group{{Tag: r.Tag, Aliases: r.Aliases, Images: []batch.Image{{Target: o.batch.Targets[0], Recipe: r}}}}
-	} else if groups, err = o.batch.NamedGroups(); err != nil || groups == nil {
-		return nil, err
-	}
-	return groups, o.checkGroups(groups)
-}
-
-// checkGroups refuses what the outputs cannot hold.
-func (o *buildFlags) checkGroups(groups []batch.Group) error {
-	zstd := o.batch.Plan.Compression == recipe.Zstd || o.again != nil && o.again.Compression == recipe.Zstd
-	return o.output.CheckContent(len(groups), len(groups[0].Images), zstd)
-}
-
-// build builds and publishes the images of all tags, or prints their recipes.
-func (o *buildFlags) build(ctx context.Context, a *session.App, s *session.Session, groups []batch.Group) error {
-	plans, err := batch.NewPlans(s.Builder)
-	if err != nil {
-		return err
-	}
-	if groups == nil {
-		groups, err = o.batch.Groups(o.batch.Offered(ctx, plans))
-		if err == nil {
-			err = o.checkGroups(groups)
-		}
+	b.documents.Repository = o.output.Repository
+	b.publication.Format = o.imageSigner.Format
+	if o.imageSigner.Given() || !b.documents.Empty() {
+		err = o.output.CheckAttached(o.imageSigner.Given(), b.publication.Format)
 		if err != nil {
 			return err
 		}
 	}
-	return batch.Each(ctx, a.Jobs, groups, func(g batch.Group) error {
-		if o.dryRun {
-			return o.batch.Recipes(ctx, plans, g, func(r *recipe.Recipe) error {
-				text, err := json.MarshalIndent(r.Public(), "", "  ")
-				a.Result(string(text))
-				return err
-			})
-		}
-		built, err := o.batch.Build(ctx, plans, g)
-		if err != nil {
-			return err
-		}
-		plan := o.plan
-		plan.Tags = append([]string{g.Tag}, g.Aliases...)
-		if !o.recorded.Empty() {
-			plan.Documents, err = o.recorded.Documents(ctx, s.Layers(), built.Artifact, built.Images, built.Recipes)
-			if err != nil {
-				return err
-			}
-		}
-		if err := o.layers.Complete(ctx, s, o.pushed(), built.Images); err != nil {
-			return err
-		}
-		if err := o.output.Publish(ctx, a, s, built.Artifact, plan); err != nil {
-			return err
-		}
-		return o.layers.Publish(ctx, s, o.pushed(), built.Artifact, built.Images, plan)
-	})
+	b.signer, err = o.signer.Load(a)
+	if err != nil {
+		return err
+	}
+	b.publication.Signer, err = o.imageSigner.Load(a)
+	if err != nil {
+		return err
+	}
+	fingerprint := ""
+	if b.signer != nil {
+		b.request.Options.Signer = b.signer.Certificate
+		fingerprint = sign.Fingerprint(b.signer.Certificate.Raw)
+	}
+	if b.recipe != nil && b.recipe.Signer != fingerprint {
+		return session.Usagef("--recipe: its modules are signed by the key of the certificate with the "+
+			"SHA-256 %q, and this build signs with %q: give its --module-key, or check the image with "+
+			"driver-build verify --rebuild, which takes the signatures over", b.recipe.Signer, fingerprint)
+	}
+	return o.layers.Check(b.pushed, a.Offline, b.signer != nil, b.publication.Signer)
+}
+
+// openLock reads the lock, which a provenance names.
+func (b *build) openLock() error {
+	err := b.flags.request.OpenLock(&b.request)
+	if err != nil || b.request.Lock == nil {
+		return err
+	}
+	b.documents.Run.Lock = documents.Resource{
+		Name:   filepath.Base(b.request.Lock.File),
+		Digest: map[string]string{"sha256": b.request.Lock.SHA256},
+	}
+	return nil
 }

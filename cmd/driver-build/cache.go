@@ -12,7 +12,8 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
-	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -124,21 +125,17 @@ func (o *fetchFlags) run(ctx context.Context, a *session.App) error {
 		return err
 	}
 	o.request.Profile.Name = string(recipe.Full)
-	b, err := o.request.Batch(a, m.Defaults)
+	q, err := o.request.Images(a, m)
 	if err != nil {
 		return err
 	}
-	err = b.Select(m)
+	err = o.request.OpenLock(&q)
 	if err != nil {
 		return err
 	}
-	groups, err := b.NamedGroups()
-	if err != nil {
-		return err
-	}
-	programs := a.Programs(ctx, nil) // a program that is missing is nothing to download
+	find := a.Programs(ctx, nil) // a program that is missing is nothing to download
 	if o.only == "" {
-		_, err = batch.CheckPrograms(programs, b.Targets)
+		_, err = programs.Check(find, q.Targets)
 		if err != nil {
 			return err
 		}
@@ -146,23 +143,55 @@ func (o *fetchFlags) run(ctx context.Context, a *session.App) error {
 	return a.Connect(
 		ctx,
 		m.Defaults.Mirrors,
-		programs,
+		find,
 		func(ctx context.Context, s *session.Session) error {
-			plans, err := batch.NewPlans(s.Builder)
-			if err == nil && groups == nil {
-				groups, err = b.Groups(b.Offered(ctx, plans))
+			if o.only == "base" {
+				return fetchBases(ctx, a, s, q)
 			}
-			if err != nil {
-				return err
-			}
-			show := func(d batch.Download) {
-				line := d.Digest
-				if d.Path != "" {
-					line += " " + d.Path
-				}
-				a.Result(line + " " + d.Name)
-			}
-			return b.Fetch(ctx, plans, groups, o.only == "base", show)
+			return fetchAll(ctx, a, s, q)
 		},
 	)
+}
+
+// fetchBases downloads the bases of images.
+func fetchBases(ctx context.Context, a *session.App, s *session.Session, q images.Request) error {
+	drafts, failed := s.Builder.AllDrafts(ctx, q)
+	printed := map[images.Download]bool{}
+	for _, d := range drafts {
+		base, err := s.Builder.DownloadBase(ctx, d)
+		if err != nil {
+			return s.Builder.ExplainLocked(ctx, q, d.Recipe, err)
+		}
+		printDownloads(a, printed, base)
+	}
+	return failed.Err(len(drafts))
+}
+
+// fetchAll downloads everything that images are made from.
+func fetchAll(ctx context.Context, a *session.App, s *session.Session, q images.Request) error {
+	recipes, failed := s.Builder.Plan(ctx, q)
+	printed := map[images.Download]bool{}
+	for _, r := range recipes {
+		all, err := s.Builder.Download(ctx, r)
+		if err != nil {
+			return s.Builder.ExplainLocked(ctx, q, r, err)
+		}
+		printDownloads(a, printed, all...)
+	}
+	return failed
+}
+
+// printDownloads prints a line for each file and image, once.
+func printDownloads(a *session.App, printed map[images.Download]bool, all ...images.Download) {
+	for _, d := range all {
+		if printed[d] {
+			continue
+		}
+		printed[d] = true
+		line := d.Digest
+		if d.Path != "" {
+			line += " " + d.Path
+		}
+		a.Result(line + " " + d.Name)
+	}
 }

@@ -10,11 +10,11 @@ import (
 
 	drivercontainer "github.com/driver-container/driver-container"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/releases"
+	"github.com/driver-container/driver-container/images/status"
 )
 
 // namesFile finds the flags that take a file or folder by what their help says.
@@ -23,9 +23,9 @@ var namesFile = regexp.MustCompile(`\b(FILE|DIR|PROGRAM|[Ff]ile|folder)\b`)
 // completions are what a shell offers behind flags, by "--flag", or "command --flag" where a
 // command has values of its own. Flags that are missing here take files if their help says so.
 var completions = map[string]cobra.CompletionFunc{
-	"--os":                   ofMatrix(func(p batch.Pair) string { return p.System }),
-	"--driver":               ofMatrix(func(p batch.Pair) string { return p.Driver }),
-	"--arch":                 words(batch.Archs()...),
+	"--os":                   ofMatrix(func(p status.Pair) string { return p.System }),
+	"--driver":               ofMatrix(func(p status.Pair) string { return p.Driver }),
+	"--arch":                 words(matrix.Archs()...),
 	"--deny":                 words(append(releases.WarningKinds(), "all")...),
 	"--cuda":                 words(cudaReleases()...),
 	"--flavour":              words(matrix.Proprietary, matrix.Open),
@@ -94,13 +94,13 @@ func cudaReleases() (all []string) {
 
 // ofMatrix offers what the pairs of the matrix have that work together with what is on the command
 // line. A matrix with mistakes has nothing to offer: the command itself reports them.
-func ofMatrix(of func(batch.Pair) string) cobra.CompletionFunc {
+func ofMatrix(of func(status.Pair) string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		file := ""
 		if f := c.Flags().Lookup("matrix"); f != nil {
 			file = f.Value.String()
 		}
-		m, err := batch.ReadMatrix(file, drivercontainer.Matrix, drivercontainer.Patches)
+		m, err := matrix.ReadFile(file, drivercontainer.Matrix, drivercontainer.Patches)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -108,7 +108,7 @@ func ofMatrix(of func(batch.Pair) string) cobra.CompletionFunc {
 			all, _ := c.Flags().GetStringSlice(flag) // the command may have no such flag
 			return all
 		}
-		pairs, _ := batch.Pairs(
+		pairs, _ := status.Pairs(
 			m,
 			matrix.Selection{Systems: given("os"), Drivers: given("driver"), Archs: given("arch")},
 		)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +16,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/failure"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/images/registry"
@@ -79,8 +79,7 @@ func (o *doctorFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return session.Usage(err)
 	}
-	repository := a.Repository(o.repository.Name, m.Defaults)
-	err = batch.CheckRepository(repository)
+	repository, err := o.repository.Find(a, m.Defaults)
 	if err != nil {
 		return err
 	}
@@ -201,6 +200,11 @@ func (o *doctorFlags) askHere(
 	}
 }
 
+// wants says whether the bases of a system are asked for.
+func (o *doctorFlags) wants(system string) bool {
+	return len(o.selection.Systems) == 0 || slices.Contains(o.selection.Systems, system)
+}
+
 // askBases asks each registry that bases come from, through its mirrors, for the base of its first
 // system.
 func (o *doctorFlags) askBases(
@@ -213,7 +217,7 @@ func (o *doctorFlags) askBases(
 	for _, system := range m.Systems {
 		ref, err := name.ParseReference(system.Base)
 		// the matrix has checked its references
-		if err != nil || offline || !batch.Wanted(o.selection.Systems, system.ID) {
+		if err != nil || offline || !o.wants(system.ID) {
 			continue
 		}
 		host := strings.Replace(ref.Context().RegistryStr(), name.DefaultRegistry, "docker.io", 1)

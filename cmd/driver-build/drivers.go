@@ -15,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -138,7 +137,7 @@ func (o *driversFlags) behind(rows []releases.Coverage) error {
 // denied is the error of --deny, about the drivers that the matrix has of the branches that were
 // shown.
 func (o *driversFlags) denied(a *session.App, m *matrix.Matrix, rows []releases.Coverage) error {
-	targets, err := m.Select(matrix.Selection{All: true, Archs: batch.Archs()})
+	targets, err := m.Select(matrix.Selection{All: true, Archs: matrix.Archs()})
 	if err != nil || len(o.policy.Deny) == 0 { // the table has all that is known
 		return err
 	}

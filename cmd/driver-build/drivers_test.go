@@ -9,9 +9,9 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/releases"
+	"github.com/driver-container/driver-container/images/status"
 )
 
 // freshReleases is a releases.json with a release that no table has.
@@ -74,7 +74,7 @@ func TestOneRecommendation(t *testing.T) {
 		gpu := commandtest.Items[gpus.Answer](t, run("gpus", device, "-o", "json"), "gpus.schema.json")[0]
 		want := []string{gpu.LongTerm, gpu.Driver}
 		var listed, known []string
-		for _, p := range commandtest.Items[batch.Pair](t, run("list", "--os", "ubuntu22.04", "--arch", "amd64", "-o", "json"), "list.schema.json") {
+		for _, p := range commandtest.Items[status.Pair](t, run("list", "--os", "ubuntu22.04", "--arch", "amd64", "-o", "json"), "list.schema.json") {
 			if p.Recommended != "" && !strings.Contains(p.Recommended, other) {
 				listed = append(listed, p.Driver)
 			}
@@ -154,10 +154,10 @@ func TestCUDA(t *testing.T) {
 		"from 570.86.10 on nothing is missing, below minor-version means that the driver compiles no PTX of 12.8")
 	assert.Contains(t, r.Stdout, "CUDA           NOTE")
 	supports := map[string]releases.CUDASupport{oldDriver: releases.CUDANone, newDriver: releases.CUDAMinor}
-	for _, p := range commandtest.Items[batch.Pair](t, u.tool(t, "list -o json --cuda 12.8"), "list.schema.json") {
+	for _, p := range commandtest.Items[status.Pair](t, u.tool(t, "list -o json --cuda 12.8"), "list.schema.json") {
 		assert.Equalf(t, supports[p.Driver], p.Runs.Support, "%s", p.Driver)
 	}
-	for _, p := range commandtest.Items[batch.Pair](t, u.tool(t, "list -o json --cuda 10.1"), "list.schema.json") {
+	for _, p := range commandtest.Items[status.Pair](t, u.tool(t, "list -o json --cuda 10.1"), "list.schema.json") {
 		assert.Equalf(t, releases.CUDANative, p.Runs.Support, "%s", p.Driver)
 	}
 	for _, b := range commandtest.Items[releases.Coverage](t, u.tool(t, "drivers --releases none -o json --cuda 13.0"), "drivers.schema.json") {
@@ -188,7 +188,7 @@ func TestAdvisories(t *testing.T) {
 		"note: NVIDIA's support ends soon for the branches of 535.261.03 (2026-06)")
 	tool("list MATRIX --at 2026-07-01").Want(t, 0, "warning: NVIDIA no longer supports the branches of 418.87.01 (2022-03), 535.261.03 (2026-06)")
 	assert.Equal(t, fault+"\n", tool("list MATRIX --at 2025-01-01 --driver "+newDriver).Stderr)
-	for _, p := range commandtest.Items[batch.Pair](t, tool("list MATRIX -o json --at 2025-01-01 --driver "+newDriver), "list.schema.json") {
+	for _, p := range commandtest.Items[status.Pair](t, tool("list MATRIX -o json --at 2025-01-01 --driver "+newDriver), "list.schema.json") {
 		assert.Equal(t, 2, len(p.Advisories))
 		assert.Equal(t, releases.Warning, p.Advisories[0].Severity)
 		assert.Equal(t, releases.Notice, p.Advisories[1].Severity)

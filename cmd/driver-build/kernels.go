@@ -11,7 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/status"
 )
 
@@ -82,15 +82,18 @@ func (o *kernelsFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	b, err := o.request.Batch(a, m.Defaults)
+	request, err := o.request.WithoutTargets(a, m.Defaults)
 	if err != nil {
 		return err
 	}
 	q := o.query
 	q.Matrix = m
-	q.Selection = b.Selection
-	q.Repository = b.Repository
-	q.Plan = b.Plan
+	q.Selection = o.request.Targets.Selection
+	q.Options = request.Options
+	q.Repository, err = o.request.Repository.Find(a, m.Defaults)
+	if err != nil {
+		return err
+	}
 	err = q.Check()
 	if err != nil {
 		return err
@@ -106,7 +109,7 @@ func (o *kernelsFlags) run(ctx context.Context, a *session.App) error {
 		},
 	)
 	a.Notes(q.Notes...)
-	if failed != nil && !errors.Is(failed, batch.ErrSomeFailed) {
+	if failed != nil && !errors.Is(failed, images.ErrSomeFailed) {
 		return failed
 	}
 	return errors.Join(failed, printKernels(a, rows, q))

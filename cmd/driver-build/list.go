@@ -9,7 +9,8 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/status"
 )
 
 // listFlags are the flags of the command list.
@@ -57,15 +58,15 @@ func (o *listFlags) run(a *session.App) error {
 	}
 	selection := o.targets.Selection
 	if len(selection.Archs) == 0 {
-		selection.Archs = batch.Archs() // a list shows what there is
+		selection.Archs = matrix.Archs() // a list shows what there is
 	}
-	pairs, err := batch.Pairs(m, selection)
+	pairs, err := status.Pairs(m, selection)
 	if err != nil {
 		return err
 	}
-	batch.JudgePairs(m, pairs, o.policy.Day, cuda)
+	status.AddAdvisories(m, pairs, o.policy.Day, cuda)
 	if !o.excluded {
-		pairs = slices.DeleteFunc(pairs, func(p batch.Pair) bool { return p.Excluded != "" })
+		pairs = slices.DeleteFunc(pairs, func(p status.Pair) bool { return p.Excluded != "" })
 	}
 	err = printPairs(a, pairs, cuda != nil)
 	if err != nil {
@@ -74,10 +75,10 @@ func (o *listFlags) run(a *session.App) error {
 	if cuda != nil {
 		a.Notes(cuda.Explain())
 	}
-	return o.policy.Report(a, batch.Targets(pairs), false)
+	return o.policy.Report(a, status.Targets(pairs), false)
 }
 
-func printPairs(a *session.App, pairs []batch.Pair, asked bool) error {
+func printPairs(a *session.App, pairs []status.Pair, asked bool) error {
 	if a.Format == "yaml" {
 		b, err := yaml.Marshal(session.NewList(pairs))
 		if err != nil {
@@ -90,7 +91,7 @@ func printPairs(a *session.App, pairs []batch.Pair, asked bool) error {
 	if asked {
 		titles[6] = "CUDA"
 	}
-	return session.ShowList(a, pairs, titles, func(p batch.Pair) []string {
+	return session.ShowList(a, pairs, titles, func(p status.Pair) []string {
 		runs := ""
 		if p.Runs != nil {
 			runs = string(p.Runs.Support)
@@ -109,7 +110,7 @@ func printPairs(a *session.App, pairs []batch.Pair, asked bool) error {
 }
 
 // note returns what the table says of a pair in words.
-func note(p batch.Pair) string {
+func note(p status.Pair) string {
 	notes := []string{
 		p.Recommended, prefixed("vGPU ", p.VGPU), prefixed("companions: ", strings.Join(p.Companions, ", ")),
 		prefixed("patches: ", strings.Join(p.Patches, ", ")), p.Excluded,
@@ -132,7 +133,7 @@ func sentences(all []string) string {
 
 // componentNames returns the names of a pair's components. One whose checksum is not known has a
 // question mark.
-func componentNames(p batch.Pair) string {
+func componentNames(p status.Pair) string {
 	var names []string
 	for _, c := range p.Components {
 		if c.SHA256 == "" {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -31,7 +31,8 @@ const lockExample = `  driver-build lock
 // lockFlags are the flags of the command lock.
 type lockFlags struct {
 	request flags.Request
-	update  batch.LockUpdate
+	update  images.LockUpdate
+	file    string
 	check   bool
 }
 
@@ -40,7 +41,7 @@ func newLockCmd(a *session.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "lock [--update [TARGET...]]", Short: "Pin what images are made from in matrix.lock", Long: lockLong, Example: lockExample,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 && !o.update.Update {
+			if len(args) > 0 && !o.update.Again {
 				return session.Usagef(
 					"unexpected argument %q: targets follow --update; select others with --os and --driver",
 					args[0],
@@ -58,13 +59,13 @@ func newLockCmd(a *session.App) *cobra.Command {
 	o.request.Sources.AddTo(f)
 	o.request.Kernels.AddTo(f)
 	f.StringVar(
-		&o.update.File,
+		&o.file,
 		"lock",
 		"",
 		"`FILE` to write (default: matrix.lock beside matrix.yaml)",
 	)
 	f.BoolVar(
-		&o.update.Update,
+		&o.update.Again,
 		"update",
 		false,
 		"resolve again: everything selected, or the TARGETs given",
@@ -79,8 +80,7 @@ func newLockCmd(a *session.App) *cobra.Command {
 }
 
 func (o *lockFlags) run(ctx context.Context, a *session.App) error {
-	u := &o.update
-	if u.File == "none" {
+	if o.file == "none" {
 		return session.Usagef("--lock none is for builds: give a file")
 	}
 	o.request.Targets.SelectAllByDefault()
@@ -88,25 +88,23 @@ func (o *lockFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	b, err := o.request.Batch(a, m.Defaults)
-	if err != nil {
-		return err
-	}
-	err = b.Select(m)
-	if err != nil {
-		return err
-	}
-	b.Plan = recipe.Options{Base: b.Plan.Base, Mirror: b.Plan.Mirror}
-	u.Batch = *b
+	u := o.update
 	u.Matrix = m
-	u.File = batch.LockPath(u.File, b.Given.MatrixFile)
+	u.Request, err = o.request.Images(a, m)
+	if err != nil {
+		return err
+	}
+	// a lock is for images of every profile, time and compression
+	u.Request.Options.Profile = recipe.Full
+	u.Request.Options.Epoch = 0
+	file := lockfile.Path(o.file, o.request.Targets.Matrix.File)
 	if !o.check {
-		err = outfile.Check(u.File)
+		err = outfile.Check(file)
 		if err != nil {
 			return session.Usagef("--lock: %w", err)
 		}
 	}
-	err = u.Read()
+	current, err := u.ReadLock(file)
 	if err != nil {
 		return err
 	}
@@ -116,22 +114,22 @@ func (o *lockFlags) run(ctx context.Context, a *session.App) error {
 		m.Defaults.Mirrors,
 		nil,
 		func(ctx context.Context, s *session.Session) (err error) {
-			now, err = u.Resolve(ctx, s.Builder)
+			now, err = s.Builder.UpdateLock(ctx, u)
 			return err
 		},
 	)
 	if err != nil {
 		return err
 	}
-	changes := u.Changes(now)
+	changes := u.Request.Lock.Changes(now)
 	for _, line := range changes {
 		fmt.Fprintln(a.Stdout, line)
 	}
 	switch {
-	case !o.check:
-		return u.Write(ctx, now, changes)
-	case len(changes) > 0:
-		return fmt.Errorf("%s is not up to date: %w", u.File, batch.ErrSomeFailed)
+	case o.check && len(changes) > 0:
+		return fmt.Errorf("%s is not up to date: %w", file, images.ErrSomeFailed)
+	case o.check || current && len(changes) == 0:
+		return nil
 	}
-	return nil
+	return now.Write(ctx, file)
 }

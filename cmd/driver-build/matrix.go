@@ -17,7 +17,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/bounded"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/releases"
@@ -173,11 +172,16 @@ func initMatrix(a *session.App, source, dir string, s matrix.Selection) error {
 	if len(s.Systems) == 0 || len(s.Drivers) == 0 {
 		return session.Usagef("give --os and --driver: driver-build list shows what there is")
 	}
-	w, err := batch.Trim(source, drivercontainer.Matrix, drivercontainer.Patches, s, a.Notes)
+	all, err := matrix.OpenFile(source, drivercontainer.Matrix, drivercontainer.Patches)
 	if err != nil {
 		return err
 	}
-	for _, no := range w.Impossible(matrix.Selection{}) {
+	a.Notes(releases.Resolve(all.Matrix, s.Drivers)...)
+	w, err := all.Trim(s)
+	if err != nil {
+		return err
+	}
+	for _, no := range w.Matrix.Impossible(matrix.Selection{}) {
 		a.Notes(no.Error())
 	}
 	files := w.Files

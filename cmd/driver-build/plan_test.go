@@ -84,7 +84,7 @@ func TestPlanKernels(t *testing.T) {
 	}
 	got := args("--kernel latest:2 --modules nvidia,nvidia-uvm")
 	for _, k := range []string{imagetest.Kernel, imagetest.OldKernel} {
-		assert.Contains(t, got, "535.261.03-"+k+"-debian12 --os debian12 --driver 535.261.03 --arch amd64 --kernel "+k+" --modules nvidia,nvidia-uvm --matrix")
+		assert.Contains(t, got, "535.261.03-"+k+"-debian12 --os debian12 --driver 535.261.03 --arch amd64 --kernel "+k+" --modules nvidia --modules nvidia-uvm --matrix")
 	}
 	one(args("--no-toolchain"), "535.261.03-debian12", " --no-toolchain ")
 	u.tool(t, "lock --os debian12 --arch amd64 --kernel latest").Want(t, 0)

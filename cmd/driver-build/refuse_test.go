@@ -18,7 +18,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/oci"
 )
 
@@ -210,7 +209,7 @@ func wrongArgs(c *cobra.Command, base []string, f *pflag.Flag, value string, fil
 	return args
 }
 
-func refuses(t *testing.T, files *strings.Replacer, binaries batch.Programs, args []string, f *pflag.Flag, value string) {
+func refuses(t *testing.T, files *strings.Replacer, binaries session.Programs, args []string, f *pflag.Flag, value string) {
 	t.Helper()
 	var stdout, stderr tool.Buffer
 	a := &session.App{Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" }, Binaries: binaries}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/status"
 )
@@ -68,13 +67,14 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	b, err := o.request.Batch(a, m.Defaults)
+	var q status.Query
+	q.Repository, err = o.request.Repository.Find(a, m.Defaults)
 	if err != nil {
 		return err
 	}
-	selection := b.Selection
-	b.Selection.All = true
-	err = b.Select(m)
+	selection := o.request.Targets.Selection
+	o.request.Targets.Selection.All = true
+	q.Request, err = o.request.Images(a, m)
 	if err != nil {
 		return err
 	}
@@ -85,25 +85,26 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	}
 	r.Tool = "driver-build " + session.BuildInfo().Version
 	r.Matrix = m
+	r.MatrixFile = o.request.Targets.Matrix.File
 	r.Time, err = a.Now()
 	if err != nil {
 		return err
 	}
-	pairs, err := batch.Pairs(m, selection)
+	pairs, err := status.Pairs(m, selection)
 	if err != nil {
 		return err
 	}
-	err = b.OpenLock()
+	err = o.request.OpenLock(&q.Request)
 	if err != nil {
 		return err
 	}
-	programs, err := o.request.Programs.Find(ctx, a, b.Targets, false)
+	programs, err := o.request.Programs.Find(ctx, a, q.Request.Targets, false)
 	if err != nil {
 		return err
 	}
 	var notes []string
-	if a.Offline && b.Repository != "" {
-		b.Repository = ""
+	if a.Offline && q.Repository != "" {
+		q.Repository = ""
 		notes = append(notes, "the registry was not asked (--offline)")
 	}
 	var shown status.Page
@@ -118,7 +119,7 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 			}
 			notes = append(notes, fresh...)
 			r.Releases = known
-			shown, err = status.Report(ctx, b, s.Builder, pairs, r)
+			shown, err = status.Report(ctx, s.Builder, q, pairs, r)
 			return err
 		},
 	)
@@ -131,7 +132,7 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	return o.policy.Report(a, b.Targets, true)
+	return o.policy.Report(a, q.Request.Targets, true)
 }
 
 // write writes the page to the file, or to stdout.

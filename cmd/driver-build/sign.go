@@ -14,7 +14,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/attestation"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -182,7 +181,7 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 				return err
 			}
 		}
-		all, err := batch.Open(ctx, s.Registry, ref, o.archs)
+		all, err := images.OpenArchs(ctx, s.Registry, ref, o.archs)
 		if err != nil {
 			return err
 		}
@@ -195,7 +194,7 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 		} else if how, err = kernelmodules.ImportSignatures(o.answers, cert); err != nil {
 			return fmt.Errorf("--import: %w", err)
 		}
-		signed, err := batch.Sign(ctx, s.Builder, ref, all, how)
+		signed, err := s.Builder.Sign(ctx, ref, all, how)
 		if err != nil {
 			return err
 		}
@@ -232,12 +231,12 @@ func (o *signFlags) publish(
 		return err
 	}
 	if len(plan.Tags) == 0 {
-		plan.Tags, err = batch.BuiltTags(signed[0])
+		plan.Tags, err = images.BuiltTags(signed[0])
 		if err != nil {
 			return err
 		}
 	}
-	zstd, err := batch.HasZstd(signed)
+	zstd, err := images.HasZstd(signed)
 	if err != nil {
 		return err
 	}

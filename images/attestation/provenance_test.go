@@ -147,7 +147,7 @@ func TestModules(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	compiling(w.b, "")
-	o := recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true, Modules: []string{"nvidia-uvm", "nvidia"}}
+	o := recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, OneImage: true, Modules: []string{"nvidia-uvm", "nvidia"}}
 	ref := w.published(t, w.build(t, pair("debian12", imagetest.NewDriver), o))
 	try := func(salt string, o attestation.Rebuild) (string, error) {
 		findings, err := o.Images(t.Context(), compiling(machine(t), salt), ref)

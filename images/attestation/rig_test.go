@@ -71,7 +71,7 @@ func (w *world) build(t *testing.T, s matrix.Selection, o recipe.Options) built 
 	t.Helper()
 	m := require.Value(matrix.Parse("matrix.yaml", []byte(w.matrix)))(t)
 	targets := require.Value(m.Select(s))(t)
-	r := require.Value(w.b.Plan(t.Context(), targets[0], o))(t)
+	r := require.Value(w.b.Plan(t.Context(), images.Request{Targets: targets[:1], Options: o}))(t)[0]
 	return built{require.Value(w.b.Build(t.Context(), r))(t), r}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/osrelease"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -246,10 +245,12 @@ func (c *chooser) candidates(system, arch string) []matrix.Target {
 	all, _ := c.matrix.Select(matrix.Selection{All: true, Systems: []string{system}, Archs: []string{arch}, Drivers: c.options.Drivers})
 	var found []matrix.Target
 	for _, t := range all {
-		t.Flavours = slices.DeleteFunc(slices.Clone(t.Driver.Flavours), func(f string) bool { return !batch.Wanted(c.options.Flavours, f) })
+		t.Flavours = slices.DeleteFunc(slices.Clone(t.Driver.Flavours), func(f string) bool {
+			return len(c.options.Flavours) > 0 && !slices.Contains(c.options.Flavours, f)
+		})
 		// Whether a machine has a vGPU and a licence for it, its labels do not say.
 		vgpu := t.Driver.VGPU != "" && !slices.Contains(c.options.Drivers, t.Driver.Version)
-		old := c.options.CUDA != nil && batch.RunsCUDA(t.Driver, *c.options.CUDA).Support == releases.CUDANone
+		old := c.options.CUDA != nil && c.options.CUDA.RunByDriver(t.Driver).Support == releases.CUDANone
 		if !vgpu && !old && len(t.Flavours) > 0 {
 			found = append(found, t)
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/status"
 )
 
 // switched are labels of nodes whose GPUs NVLink switches can join, as clouds and node feature discovery write them; alone are
@@ -135,9 +135,8 @@ func TestAdvisoriesOfNodes(t *testing.T) {
 		}
 	}
 	hit := []map[string]string{{"node.kubernetes.io/instance-type": "p6e-gb200.36xlarge"}}
-	warnings := func(p *fleet.Recommendation) []batch.Warning {
-		j := batch.Judge(p.Targets(), at)
-		return j.Warnings
+	warnings := func(p *fleet.Recommendation) []status.Warning {
+		return status.WarningsOf(p.Targets(), at).All
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		o := fleet.Options{At: at}
@@ -152,7 +151,7 @@ func TestAdvisoriesOfNodes(t *testing.T) {
 
 		hits := drawMany(rt, "hit", hit)
 		with = require.Value(fleet.Recommend(&bad, append(others, hits...), o))(rt)
-		warned := slices.ContainsFunc(warnings(with), func(w batch.Warning) bool { return w.Kind == driverinfo.KnownBad })
+		warned := slices.ContainsFunc(warnings(with), func(w status.Warning) bool { return w.Kind == driverinfo.KnownBad })
 		want := false
 		for _, im := range with.Images {
 			has := slices.ContainsFunc(im.Nodes, func(n string) bool { return strings.HasPrefix(n, "hit") })

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -39,7 +38,7 @@ func (c *chooser) image(g group) NeededImage {
 		im.Kernel = first.Node.Kernel
 	}
 	if c.options.CUDA != nil {
-		im.RunsCUDA = string(batch.RunsCUDA(d, *c.options.CUDA).Support)
+		im.RunsCUDA = string(c.options.CUDA.RunByDriver(d).Support)
 	}
 	for _, arch := range im.Archs {
 		i := slices.IndexFunc(g.nodes, func(m *machine) bool { return m.target.Arch == arch })
@@ -64,56 +63,55 @@ func (all machines) flavours() []string {
 	return preferred
 }
 
-// group is the image as a build has it.
-func (im *NeededImage) group() batch.Group {
-	g := batch.Group{Tag: im.Tag}
-	for _, t := range im.targets {
-		t.Flavours = t.Driver.Flavours
-		if im.Flavours != nil {
-			t.Flavours = im.Flavours
-		}
-		one := batch.Image{Target: t}
-		if im.Kernel != "" {
-			one.Plan.Kernels = []string{im.Kernel}
-		}
-		g.Images = append(g.Images, one)
+// task is the build of the image, without reason and arguments.
+func (im *NeededImage) task() status.Task {
+	t := status.Task{Tag: im.Tag, System: im.System, Driver: im.Driver, Archs: im.Archs}
+	if im.Kernel != "" {
+		t.Kernels = []string{im.Kernel}
 	}
-	return g
+	return t
 }
 
-// Groups are the images as builds have them, in their order.
-func (r *Recommendation) Groups() (all []batch.Group) {
+// Builds are the builds of all images, in their order.
+func (r *Recommendation) Builds() (all []status.Task) {
 	for i := range r.Images {
-		all = append(all, r.Images[i].group())
+		all = append(all, r.Images[i].task())
 	}
 	return all
 }
 
 // Tasks are the builds that are due: of images that the registry lacks, or of all if it was not
-// asked. The flags of the batch are repeated in their arguments.
-func (r *Recommendation) Tasks(b batch.Batch) ([]status.Task, error) {
+// asked. arguments are flags that all of them have.
+func (r *Recommendation) Tasks(arguments []string) ([]status.Task, error) {
 	tasks := []status.Task{}
 	for i := range r.Images {
 		im := &r.Images[i]
 		if im.Asked && len(im.Missing) == 0 {
 			continue
 		}
-		reason := "nodes need it"
+		t := im.task()
+		t.Reason = "nodes need it"
 		if im.Asked {
-			reason = "not in the registry: " + strings.Join(im.Missing, ", ")
+			t.Reason = "not in the registry: " + strings.Join(im.Missing, ", ")
 		}
-		b.Selection.Flavours = im.Flavours
-		b.Given.Profile = ""
-		if im.modules {
-			b.Given.Profile = string(recipe.ModulesOnly)
-		}
-		t, err := status.NewTask(&b, im.group(), reason)
+		t, err := status.NewTask(t, slices.Concat(im.arguments(), arguments))
 		if err != nil {
 			return nil, err
 		}
 		tasks = append(tasks, t)
 	}
 	return tasks, nil
+}
+
+// arguments are the flags that only the build of this image has.
+func (im *NeededImage) arguments() (words []string) {
+	for _, flavour := range im.Flavours {
+		words = append(words, "--flavour", flavour)
+	}
+	if im.modules {
+		words = append(words, "--profile", string(recipe.ModulesOnly))
+	}
+	return words
 }
 
 // setTag returns the tag of the image with nothing but the modules for a machine's kernel; "" if it

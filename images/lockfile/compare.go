@@ -166,6 +166,32 @@ func Compare(old, now *Entry) []Change {
 	return append(c, ComparePins(old.Recipe.Pins(), now.Recipe.Pins())...)
 }
 
+// Changes lists what a new state of a lock has otherwise, a line each.
+func (l *Lock) Changes(now *Lock) (lines []string) {
+	names := slices.Concat(l.Names(), now.Names())
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		before, had := l.Images[name]
+		after, has := now.Images[name]
+		switch {
+		case !has:
+			lines = append(lines, name+": dropped")
+		case !had:
+			lines = append(lines, fmt.Sprintf(
+				"%s: new, base %s, %d packages",
+				name,
+				strings.TrimPrefix(after.Recipe.Base.Digest, "sha256:")[:12],
+				len(after.Recipe.AllPackages()),
+			))
+		default:
+			for _, c := range Compare(before, after) {
+				lines = append(lines, name+": "+c.String())
+			}
+		}
+	}
+	return lines
+}
+
 // MismatchError means that the image that was requested is not the one that was locked. Nothing was
 // built.
 type MismatchError struct {

@@ -2,6 +2,7 @@ package lockfile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"regexp"
+	"strings"
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/textfile"
@@ -27,6 +30,16 @@ var ErrFormat = errors.New("not a valid lock")
 
 // ErrLater means that a later driver-build wrote the lock, with what this one would lose.
 var ErrLater = errors.New("a lock of a later driver-build")
+
+// Path is where the lock of a matrix is, unless file names it: beside the matrix, with the ending
+// .lock.
+func Path(file, matrixFile string) string {
+	if file != "" {
+		return file
+	}
+	matrixFile = cmp.Or(matrixFile, "matrix.yaml")
+	return strings.TrimSuffix(matrixFile, filepath.Ext(matrixFile)) + ".lock"
+}
 
 // Read reads a file; want is that of Parse. A file that is not there is fs.ErrNotExist.
 func Read(file string, want func(name string) bool) (*Lock, error) {

@@ -227,3 +227,7 @@ type Target struct {
 
 // Tag returns the tag of the image: "418.87.01-ubuntu16.04".
 func (t Target) Tag() string { return t.Driver.Version + "-" + t.System.ID }
+
+// Platform names what package repositories belong to, a system and an architecture: "debian12
+// amd64".
+func (t Target) Platform() string { return t.System.ID + " " + t.Arch }

@@ -84,6 +84,9 @@ func (m *Matrix) unknown(s Selection) (err error) {
 
 func oneOfThem(words []string) string { return ": it is one of " + strings.Join(words, ", ") }
 
+// Archs are the architectures that driver images are made for.
+func Archs() []string { return slices.Clone(knownArchs) }
+
 // CheckArch returns an error for what is no architecture of driver images.
 func CheckArch(arch string) error {
 	return checkName("architecture", arch, knownArchs, "", oneOfThem(knownArchs))

@@ -24,6 +24,21 @@ var (
 	kernelRelease = regexp.MustCompile(`^[0-9]{1,3}\.[0-9]{1,4}[A-Za-z0-9._+~-]*$`)
 )
 
+var kernelFlavour = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
+
+// CheckKernelFlavours returns an error for a text that cannot be the flavour of a kernel.
+func CheckKernelFlavours(flavours []string) error {
+	for _, f := range flavours {
+		if !kernelFlavour.MatchString(f) {
+			return fmt.Errorf(
+				"--kernel-flavour %q is no flavour of a kernel: driver-build kernels lists them",
+				f,
+			)
+		}
+	}
+	return nil
+}
+
 const maxRelease = 64 // bytes; the kernel's own bound, __NEW_UTS_LEN
 
 // kernelSpec is one way to say which kernels.

@@ -55,7 +55,7 @@ func Tags(t matrix.Target, o Options) (tag string, aliases []string) {
 	for _, system := range t.System.Aliases {
 		aliases = append(aliases, t.Driver.Version+"-"+system)
 	}
-	if len(o.Kernels) > 0 && !o.Together {
+	if len(o.Kernels) > 0 && !o.OneImage {
 		tag, aliases = KernelTags(t, o.Kernels[0])
 	}
 	if o.Profile == ModulesOnly {

@@ -146,7 +146,7 @@ type Options struct {
 	Kernels []string // releases to compile modules for
 	// all kernels in one image, <driver>-<os>; without it there must be one kernel, and the tag
 	// names it
-	Together bool
+	OneImage bool
 	// without Kernels: neither compiler nor sources are in the image, which gets modules from
 	// elsewhere
 	Thin bool

@@ -21,24 +21,20 @@ func (c *Client) Copy(
 	ctx context.Context,
 	from, to string,
 	tags ...string,
-) (h v1.Hash, stats Stats, err error) {
-	_, err = parseReference(to)
-	if err != nil {
-		return h, stats, err
+) (v1.Hash, Stats, error) {
+	fail := func(err error) (v1.Hash, Stats, error) { return v1.Hash{}, Stats{}, err }
+	if _, err := parseReference(to); err != nil {
+		return fail(err)
 	}
 	source, err := c.Open(ctx, from, OpenOptions{})
 	if err != nil {
-		return h, stats, err
+		return fail(err)
 	}
 	all, err := oci.Collect(source.Artifact)
 	if err != nil {
-		return h, stats, fmt.Errorf("copy %s: %w", from, err)
+		return fail(fmt.Errorf("copy %s: %w", from, err))
 	}
-	if !oci.IsLocal(from) {
-		r, err := parseReference(from)
-		if err != nil {
-			return h, stats, err
-		}
+	if r, err := parseReference(from); err == nil && !oci.IsLocal(from) {
 		for _, b := range all.Blobs {
 			c.origins.Store(b.Desc.Digest, r.repo.Name())
 		}
@@ -46,9 +42,9 @@ func (c *Client) Copy(
 	}
 	attachments, err := c.Attachments(ctx, from)
 	if err != nil {
-		return h, stats, err
+		return fail(err)
 	}
-	stats, err = c.PushContent(ctx, to, all, attachments, tags...)
+	stats, err := c.PushContent(ctx, to, all, attachments, tags...)
 	return source.Digest, stats, err
 }
 
@@ -78,36 +74,38 @@ func (c *Client) Transfers(
 	to string,
 	tags []string,
 ) (all []Transfer, err error) {
-	_, tag, digest := imagename.Split(to)
-	named := tag+digest != ""
-	if named || len(tags) > 0 {
+	if _, tag, digest := imagename.Split(to); tag != "" || digest != "" || len(tags) > 0 {
 		if len(sources) != 1 {
 			return nil, fmt.Errorf(
 				"push %d images to %s: images that keep their tags are pushed to REGISTRY/PATH, without a tag",
-				len(sources), to,
+				len(sources),
+				to,
 			)
 		}
-		if !named {
-			to += ":" + tags[0]
+		if tag == "" && digest == "" {
+			to = to + ":" + tags[0]
 			tags = tags[1:]
 		}
 		return []Transfer{{sources[0], to, tags}}, nil
 	}
-	names := map[string]string{} // name at the target -> source
+	names := map[string]string{} // tag -> source
 	for _, source := range sources {
 		some, err := keepTags(source, to)
 		if err != nil {
 			return nil, err
 		}
 		for _, t := range some {
-			for _, name := range t.Names() {
-				if names[name] != "" {
+			_, first, _ := imagename.Split(t.To)
+			for _, tag := range append([]string{first}, t.Tags...) {
+				if other := names[tag]; other != "" {
 					return nil, fmt.Errorf(
-						"push %s: %s has the tag of %s too: push them to repositories of their own, or under other tags",
-						source, names[name], name,
+						"push %s: %s has the tag %s too: push them to repositories of their own, or under other tags",
+						source,
+						other,
+						tag,
 					)
 				}
-				names[name] = source
+				names[tag] = source
 			}
 		}
 		all = append(all, some...)

@@ -229,13 +229,10 @@ func (s *session) once(ctx context.Context, r request) (got answer, err error) {
 // hasBlob says whether the repository has a blob.
 func (s *session) hasBlob(ctx context.Context, digest string) (bool, error) {
 	_, err := s.send(ctx, request{method: http.MethodHead, to: s.url("blobs", digest)})
-	switch {
-	case statusOf(err) == http.StatusNotFound:
+	if statusOf(err) == http.StatusNotFound {
 		return false, nil
-	case err != nil:
-		return false, err
 	}
-	return true, nil
+	return err == nil, err
 }
 
 // pusher returns what sends blobs. It logs in by itself, because it widens its token for what it

@@ -197,7 +197,7 @@ func (r Release) checked() bool {
 // Lacking says that no driver of the matrix has all of a release of CUDA, and which known one has;
 // "" if one has.
 func (r CUDA) Lacking(m *matrix.Matrix) string {
-	native := func(d matrix.Driver) bool { return r.RunBy(d.Version, d.CUDA).Support == CUDANative }
+	native := func(d matrix.Driver) bool { return r.RunByDriver(d).Support == CUDANative }
 	absent := Absent(m, r.Native)
 	if absent == "" || slices.ContainsFunc(m.Drivers, native) {
 		return ""

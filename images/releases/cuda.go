@@ -97,6 +97,9 @@ func RequireCUDA(m *matrix.Matrix, text string) (r CUDA, err error) {
 // cudaUpdate is an update of a release: 12.8.1.
 var cudaUpdate = regexp.MustCompile(`^([1-9][0-9]?\.[0-9]{1,2})\.`)
 
+// RunByDriver says how a driver of the matrix runs the release.
+func (r CUDA) RunByDriver(d matrix.Driver) CUDAAnswer { return r.RunBy(d.Version, d.CUDA) }
+
 // RunBy says how a driver runs the release. stated is what its entry in the matrix says of CUDA.
 func (r CUDA) RunBy(driver, stated string) CUDAAnswer {
 	a := CUDAAnswer{Support: CUDANative, Highest: CUDAOf(driver, stated)}

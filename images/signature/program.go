@@ -2,7 +2,6 @@ package signature
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto"
 	"encoding/base64"
@@ -37,7 +36,10 @@ func (p Program) Public() crypto.PublicKey { return p.Key }
 
 // Sign runs the program once.
 func (p Program) Sign(ctx context.Context, message []byte) ([]byte, error) {
-	limit := cmp.Or(p.Time, programTime)
+	limit := p.Time
+	if limit == 0 {
+		limit = programTime
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took more than %s", limit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.Path)
@@ -54,28 +56,27 @@ func (p Program) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	case out.More:
 		err = fmt.Errorf("its output has more than %d bytes, which is no signature", maxOutput)
 	}
-	signature, malformed := plainSignature(out.Kept)
-	err = cmp.Or(err, malformed)
+	var signature []byte
 	if err == nil {
-		return signature, nil
+		signature, err = plainSignature(out.Kept)
 	}
-	text := strings.TrimSpace(string(complaint.Kept))
-	if text != "" {
-		err = fmt.Errorf("%w: it said %q", err, text)
+	if err != nil {
+		if text := strings.TrimSpace(string(complaint.Kept)); text != "" {
+			err = fmt.Errorf("%w: it said %q", err, text)
+		}
+		return nil, fmt.Errorf("sign with the program %s: %w", p.Path, err)
 	}
-	return nil, fmt.Errorf("sign with the program %s: %w", p.Path, err)
+	return signature, nil
 }
 
 // plainSignature accepts a signature as it is or in base64. Signatures look random, so none of at
 // least 64 bytes is base64 by chance.
 func plainSignature(out []byte) ([]byte, error) {
-	text := string(bytes.Join(bytes.Fields(out), nil))
-	raw, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		raw = out
+	if raw, err := base64.StdEncoding.DecodeString(string(bytes.Join(bytes.Fields(out), nil))); err == nil {
+		out = raw
 	}
-	if len(raw) < 64 {
-		return nil, fmt.Errorf("it gave %d bytes, which is no signature", len(raw))
+	if len(out) < 64 {
+		return nil, fmt.Errorf("it gave %d bytes, which is no signature", len(out))
 	}
-	return raw, nil
+	return out, nil
 }

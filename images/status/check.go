@@ -8,10 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
@@ -63,15 +61,24 @@ func (c *Checked) Verdicts() []*Verdict {
 
 // Check looks at all pairs, several at a time: whether each could be built now, and whether its
 // image is there. Where the programs for images are missing, the image cannot be compared.
-func Check(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs []batch.Pair) ([]Checked, error) {
-	s, err := newSurvey(b, builder)
-	if err != nil {
-		return nil, err
-	}
+func Check(
+	ctx context.Context,
+	builder *images.Builder,
+	q Query,
+	pairs []Pair,
+) ([]Checked, error) {
+	s := &survey{query: q, builder: builder}
 	rows := make([]Checked, len(pairs))
-	errs := batch.Parallel(ctx, builder.Jobs, len(pairs), func(i int) error {
+	errs := images.Parallel(ctx, builder.Jobs, len(pairs), func(i int) error {
 		p := pairs[i]
-		rows[i] = Checked{System: p.System, Driver: p.Driver, Arch: p.Arch, Tag: p.Tag, Excluded: p.Excluded, Advisories: p.Advisories}
+		rows[i] = Checked{
+			System:     p.System,
+			Driver:     p.Driver,
+			Arch:       p.Arch,
+			Tag:        p.Tag,
+			Excluded:   p.Excluded,
+			Advisories: p.Advisories,
+		}
 		if p.Excluded == "" {
 			s.checkPair(ctx, &rows[i], p.Target)
 		}
@@ -82,49 +89,69 @@ func Check(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs [
 
 // checkPair answers all questions about one pair.
 func (s *survey) checkPair(ctx context.Context, row *Checked, t matrix.Target) {
-	im := batch.Image{Target: t, Plan: s.Plan}
-	row.Base = s.base(ctx, im.Base(), t.Arch)
-	row.Archive, row.Components = s.archives(ctx, im)
+	q := s.query.Request
+	d, err := images.NewDraft(t, q.Options)
+	if err != nil {
+		row.Archive = failed(err)
+		row.Broken = true
+		return
+	}
+	row.Base = s.base(ctx, d)
+	row.Archive, row.Components = s.archives(ctx, d.Recipe)
 	row.Headers = &Verdict{State: VerdictUnknown}
 	if row.Base.State != VerdictFailed { // else the same reason would be given twice
-		row.Headers = s.headers(ctx, row, im)
+		row.Headers = s.headers(ctx, row, t)
 	}
-	if len(s.Kernels.From) > 0 && row.Kernel != "" { // the image that a build with the flag makes
-		im.Plan.Kernels, im.Plan.KernelFrom = []string{row.Kernel}, s.Kernels.From
-		row.Tag = im.Tag()
+	if len(q.Options.KernelFrom) > 0 && row.Kernel != "" {
+		// the image that a build with the flag makes
+		q.Options.Kernels = []string{row.Kernel}
+		d, err = images.NewDraft(t, q.Options)
+		if err == nil {
+			row.Tag = d.Recipe.Tag
+		}
 	}
-	compare := true // with the image in the registry
-	if s.Lock != nil {
-		row.Lock, compare = s.locked(ctx, &im)
+	compare := err == nil // with the image in the registry
+	if q.Lock != nil {
+		drafts, err := s.builder.Drafts(ctx, q, t)
+		row.Lock, compare = s.locked(ctx, drafts, err)
+		if len(drafts) > 0 {
+			d = drafts[0]
+		}
 	}
-	if s.Repository != "" {
-		// nil: the pins cannot be found, or the programs are not beside driver-build
+	if s.query.Repository != "" {
+		// not compared: the pins cannot be found, or the programs are not beside driver-build
 		var r *recipe.Recipe
-		if compare {
-			r, _ = s.plans.Recipe(ctx, im)
+		if compare && s.builder.Complete(ctx, d) == nil {
+			r = d.Recipe
 		}
 		st := s.state(ctx, row.Tag, t.Arch, r)
 		row.Image = &st
 	}
-	row.Broken = slices.ContainsFunc(row.Verdicts(), func(v *Verdict) bool { return v.State == VerdictFailed })
+	isFailed := func(v *Verdict) bool { return v.State == VerdictFailed }
+	row.Broken = slices.ContainsFunc(row.Verdicts(), isFailed)
 }
 
-// locked gives an image its locked pins and asks for everything that is locked: base and packages.
-// fits is false for an image whose lock no longer fits, which is a failure; one that is not locked
-// is none.
-func (s *survey) locked(ctx context.Context, im *batch.Image) (v *Verdict, fits bool) {
-	pins, err := s.LockedPins(*im)
-	if err != nil {
-		if _, there := s.Lock.Find(im.Tag(), im.Target.Arch); there {
-			return failed(err), false
-		}
+// locked asks for everything that is locked of an image: base and packages. fits is false for an
+// image whose lock no longer fits, which is a failure; one that is not locked is none.
+func (s *survey) locked(
+	ctx context.Context,
+	drafts []*images.Draft,
+	err error,
+) (v *Verdict, fits bool) {
+	if errors.Is(err, images.ErrNotLocked) {
 		return &Verdict{State: VerdictNone, Detail: "not locked"}, true
 	}
-	im.Pins = pins
-	if v := s.base(ctx, im.Base(), im.Target.Arch); v.State == VerdictFailed {
+	if err == nil {
+		err = s.builder.Resolve(ctx, drafts[0])
+	}
+	if err != nil {
+		return failed(err), false
+	}
+	v = s.base(ctx, drafts[0])
+	if v.State == VerdictFailed {
 		return v, true
 	}
-	all := pins.All()
+	all := drafts[0].Recipe.AllPackages()
 	closed := 0
 	for _, p := range all {
 		_, err := s.size(ctx, p.URL)
@@ -135,25 +162,33 @@ func (s *survey) locked(ctx context.Context, im *batch.Image) (v *Verdict, fits 
 			closed++
 			continue
 		}
-		if v := s.files(ctx, file{"", recipe.PackageFile(p)}); v.State == VerdictFailed {
+		v = s.files(ctx, file{"", recipe.PackageFile(p)})
+		if v.State == VerdictFailed {
 			return v, true
 		}
 	}
 	if closed > 0 {
-		return &Verdict{State: VerdictUnknown, Detail: fmt.Sprintf(
-			"%d of %d locked packages are on servers that want a login or a certificate, which check does not use", closed, len(all))}, true
+		detail := fmt.Sprintf(
+			"%d of %d locked packages are on servers that want a login or a certificate, which "+
+				"check does not use",
+			closed,
+			len(all),
+		)
+		return &Verdict{State: VerdictUnknown, Detail: detail}, true
 	}
 	return &Verdict{State: VerdictOK, Detail: fmt.Sprintf("base and %d packages", len(all))}, true
 }
 
 func failed(err error) *Verdict {
-	return &Verdict{VerdictFailed, oneLine(err.Error()), batch.CauseOf(err, "")}
+	return &Verdict{VerdictFailed, oneLine(err.Error()), images.CauseOf(err, "")}
 }
 
-// base asks for the manifest of a base.
-func (s *survey) base(ctx context.Context, ref, arch string) *Verdict {
+// base asks for the manifest of an image's base.
+func (s *survey) base(ctx context.Context, d *images.Draft) *Verdict {
+	ref := d.Base()
+	arch := d.Recipe.Arch
 	digest, err := s.bases.Get(ctx, ref+" "+arch, func() (string, error) {
-		found, err := s.plans.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch})
+		found, err := s.builder.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch})
 		if err != nil {
 			return "", err
 		}
@@ -168,16 +203,16 @@ func (s *survey) base(ctx context.Context, ref, arch string) *Verdict {
 // archives asks for the size of the driver's archive, with patches that are at an address and
 // archives of companions, and of the archives of the driver's components. A driver that comes as
 // packages has no archive; companions in packages are in the lock.
-func (s *survey) archives(ctx context.Context, im batch.Image) (archive, components *Verdict) {
-	r, err := recipe.New(im.Target, im.Plan)
-	if err != nil {
-		return failed(err), &Verdict{State: VerdictNone}
-	}
+func (s *survey) archives(
+	ctx context.Context,
+	r *recipe.Recipe,
+) (archive, components *Verdict) {
 	var beside, fabric []file
 	var names []string
 	for _, p := range r.Patches {
 		if p.URL != "" {
-			beside = append(beside, file{"patch " + p.Name + ": ", fetch.File{URL: p.URL, SHA256: p.SHA256}})
+			address := fetch.File{URL: p.URL, SHA256: p.SHA256}
+			beside = append(beside, file{"patch " + p.Name + ": ", address})
 		}
 	}
 	for _, c := range r.Companions {
@@ -193,7 +228,8 @@ func (s *survey) archives(ctx context.Context, im batch.Image) (archive, compone
 	if components.State == VerdictOK {
 		components.Detail = strings.Join(names, ", ")
 	}
-	switch archive = s.files(ctx, beside...); {
+	archive = s.files(ctx, beside...)
+	switch {
 	case archive.State == VerdictFailed:
 		return archive, components
 	case r.Source.Archive() == nil:
@@ -234,7 +270,7 @@ func (s *survey) files(ctx context.Context, all ...file) *Verdict {
 
 func (s *survey) size(ctx context.Context, address string) (int64, error) {
 	return s.sizes.Get(ctx, address, func() (int64, error) {
-		size, _, err := s.plans.Fetch.Stat(ctx, address)
+		size, _, err := s.builder.Fetch.Stat(ctx, address)
 		return size, err
 	})
 }
@@ -242,46 +278,59 @@ func (s *survey) size(ctx context.Context, address string) (int64, error) {
 // headers plans an image with compiler and headers for the newest kernel that the driver compiles
 // on. Where there is no such kernel, it plans the image without. Images that offer kernels take the
 // place of the repositories, and bring the compiler.
-func (s *survey) headers(ctx context.Context, row *Checked, im batch.Image) *Verdict {
-	from := s.Kernels.From
-	offering := s.Kernels.Offering()
-	im.Plan.KernelFrom = from
-	offered, err := s.plans.Offered(ctx, im.Target, im.Plan)
+func (s *survey) headers(ctx context.Context, row *Checked, t matrix.Target) *Verdict {
+	o := s.query.Request.Options
+	offered, err := s.builder.Offered(ctx, t, o)
 	if err != nil {
 		return failed(err)
 	}
-	var suiting []string
 	for _, k := range offered {
-		if recipe.CheckFlavours(im.Target.Driver, k, recipe.CompiledFlavours(im.Target, nil)) == nil {
-			suiting = append(suiting, k.Release)
+		if recipe.CheckFlavours(t.Driver, k, recipe.CompiledFlavours(t, nil)) == nil {
+			row.Kernels++
 		}
 	}
-	row.Kernels = len(suiting)
-	detail := "the " + offering + " offer no kernel headers"
-	if len(offered) > 0 {
-		detail = fmt.Sprintf("the driver compiles on none of the %d kernels that the %s offer", len(offered), offering)
+	d, detail := s.newestKernel(ctx, row, t, len(offered))
+	if d == nil {
+		d, err = images.NewDraft(t, o)
 	}
-	if row.Kernels > 0 {
-		latest := batch.Kernels{Specs: []string{"latest"}}
-		releases, err := latest.Releases(im.Target, matrix.Selection{}, func(matrix.Target) ([]distros.Kernel, error) { return offered, nil })
-		if len(from) > 0 && len(suiting) == 1 { // needs no --kernel, whatever its flavour
-			releases = suiting
-			err = nil
-		}
-		if err != nil { // kernels of other flavours only
-			detail = oneLine(err.Error())
-		} else {
-			row.Kernel = releases[0]
-			im.Plan.Kernels = releases[:1]
-			im.Plan.Toolchain = len(from) == 0
-			detail = row.Kernel
-		}
+	if err == nil {
+		err = s.builder.Resolve(ctx, d)
 	}
-	if _, err := s.plans.Find(ctx, im); err != nil {
+	if err != nil {
 		return failed(err)
 	}
 	if row.Kernel == "" {
 		return &Verdict{State: VerdictNone, Detail: detail}
 	}
 	return &Verdict{State: VerdictOK, Detail: detail}
+}
+
+// newestKernel returns the draft of an image for the newest kernel, or says why there is none.
+func (s *survey) newestKernel(
+	ctx context.Context,
+	row *Checked,
+	t matrix.Target,
+	offered int,
+) (d *images.Draft, detail string) {
+	o := s.query.Request.Options
+	by := images.OfferedBy(o)
+	switch {
+	case offered == 0:
+		return nil, "the " + by + " offer no kernel headers"
+	case row.Kernels == 0:
+		const format = "the driver compiles on none of the %d kernels that the %s offer"
+		return nil, fmt.Sprintf(format, offered, by)
+	}
+	from := len(o.KernelFrom) > 0
+	o.Toolchain = !from
+	q := images.Request{Options: o, Kernels: []string{"latest"}}
+	if from && row.Kernels == 1 { // needs no --kernel, whatever its flavour
+		q.Kernels = nil
+	}
+	drafts, err := s.builder.Drafts(ctx, q, t)
+	if err != nil { // kernels of other flavours only
+		return nil, oneLine(err.Error())
+	}
+	row.Kernel = drafts[0].Recipe.Kernels[0].Release
+	return drafts[0], row.Kernel
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -31,7 +30,7 @@ type Task struct {
 	Args string `json:"args"`
 }
 
-// Builds are the builds of a batch that are due.
+// Builds are the builds of a request that are due.
 type Builds struct {
 	Tasks []Task // in the order of the matrix
 	// tags that are left out because their base or packages are out of reach, by the cause
@@ -43,47 +42,44 @@ type Builds struct {
 // that cannot be planned is listed too, so that its build says why. A registry that does not answer
 // is an error: everything would be built again. Images whose base or packages are out of reach are
 // left out, because a build could not work either; it is an error if nothing else is to be built.
-// groups are those of [batch.Batch.Groups], nil where [batch.Batch.NeedsIndex] is true.
-func Due(
-	ctx context.Context,
-	b *batch.Batch,
-	builder *images.Builder,
-	groups []batch.Group,
-) (due Builds, err error) {
-	if _, err := pipelineArguments(b); err != nil {
-		return due, err
-	}
-	s, err := newSurvey(b, builder)
+func Due(ctx context.Context, builder *images.Builder, q Query) (due Builds, err error) {
+	err = checkArguments(q.Arguments)
 	if err != nil {
 		return due, err
 	}
-	if b.NeedsIndex() {
-		groups, err = b.Groups(b.Offered(ctx, s.plans))
-		if err != nil {
-			return due, err
+	due = Builds{Tasks: []Task{}, Left: map[string][]string{}}
+	drafts, failed := builder.AllDrafts(ctx, q.Request)
+	var first error // of those that are left out
+	for tag, err := range failed.Each {
+		if !outOfReach(err) {
+			return due, failed.Err(0)
 		}
+		first = cmp.Or(first, err)
+		due.leaveOut(tag, err)
 	}
-	reasons := make([]string, len(groups))
-	outage := make([]error, len(groups))
-	if err := batch.EachError(ctx, builder.Jobs, len(groups), func(i int) string { return groups[i].Tag }, func(i int) (err error) {
-		reasons[i], outage[i], err = s.reasons(ctx, groups[i])
+	groups := images.ByTag(drafts, func(d *images.Draft) string { return d.Recipe.Tag })
+	due.Checked += len(groups)
+	s := &survey{query: q, builder: builder}
+	found := make([]reasons, len(groups))
+	errs := images.Parallel(ctx, builder.Jobs, len(groups), func(i int) (err error) {
+		found[i], err = s.reasons(ctx, groups[i])
 		return err
-	}); err != nil {
+	})
+	err = images.JoinErrors(errs, func(i int) string { return groups[i][0].Recipe.Tag })
+	if err != nil {
 		return due, err
 	}
-	due = Builds{Tasks: []Task{}, Left: map[string][]string{}, Checked: len(groups)}
-	var first error
-	for i, g := range groups {
+	for i, group := range groups {
 		switch {
-		case outage[i] != nil:
-			why := batch.CauseOf(outage[i], g.Tag)
-			due.Left[why], first = append(due.Left[why], g.Tag), cmp.Or(first, outage[i])
-		case reasons[i] != "":
-			t, err := NewTask(b, g, reasons[i])
+		case found[i].outage != nil:
+			first = cmp.Or(first, found[i].outage)
+			due.leaveOut(group[0].Recipe.Tag, found[i].outage)
+		case found[i].text != "":
+			task, err := NewTask(taskOf(group, found[i].text), q.Arguments)
 			if err != nil {
 				return due, err
 			}
-			due.Tasks = append(due.Tasks, t)
+			due.Tasks = append(due.Tasks, task)
 		}
 	}
 	if first != nil && len(due.Tasks) == 0 {
@@ -92,55 +88,64 @@ func Due(
 	return due, nil
 }
 
-// Lacking asks the registry which architectures of each tag it lacks, and nothing else: whether an
-// image is up to date is what [Due] finds out. The answers are in the order of the groups and never
-// nil. A registry that does not answer is an error.
+// leaveOut leaves a tag out.
+func (b *Builds) leaveOut(tag string, err error) {
+	why := images.CauseOf(err, tag)
+	b.Left[why] = append(b.Left[why], tag)
+}
+
+// outOfReach says whether an error may pass: what does not exist will not exist later either.
+func outOfReach(err error) bool {
+	return errors.Is(err, fetch.ErrUnreachable) && !errors.Is(err, fs.ErrNotExist)
+}
+
+// Lacking asks the registry which architectures of the tag of each task it lacks, and nothing else:
+// whether an image is up to date is what [Due] finds out. The answers are in the order of the tasks
+// and never nil. A registry that does not answer is an error.
 func Lacking(
 	ctx context.Context,
 	builder *images.Builder,
 	repository string,
-	groups []batch.Group,
+	tasks []Task,
 ) ([][]string, error) {
-	s, err := newSurvey(&batch.Batch{Repository: repository}, builder)
-	if err != nil {
-		return nil, err
-	}
-	lacking := make([][]string, len(groups))
-	return lacking, batch.EachError(
-		ctx,
-		builder.Jobs,
-		len(groups),
-		func(i int) string { return groups[i].Tag },
-		func(i int) error {
-			lacking[i] = []string{}
-			for _, im := range groups[i].Images {
-				switch st := s.state(ctx, groups[i].Tag, im.Target.Arch, nil); st.State {
-				case Unknown:
-					return st.Err
-				case Missing:
-					lacking[i] = append(lacking[i], im.Target.Arch)
-				}
+	s := &survey{query: Query{Repository: repository}, builder: builder}
+	lacking := make([][]string, len(tasks))
+	errs := images.Parallel(ctx, builder.Jobs, len(tasks), func(i int) error {
+		lacking[i] = []string{}
+		for _, arch := range tasks[i].Archs {
+			st := s.state(ctx, tasks[i].Tag, arch, nil)
+			switch st.State {
+			case Unknown:
+				return st.Err
+			case Missing:
+				lacking[i] = append(lacking[i], arch)
 			}
-			return nil
-		},
-	)
+		}
+		return nil
+	})
+	return lacking, images.JoinErrors(errs, func(i int) string { return tasks[i].Tag })
 }
 
-// reasons to build what belongs to a tag; "" when it is up to date. outage is why that is not
-// known.
-func (s *survey) reasons(ctx context.Context, g batch.Group) (reasons string, outage, err error) {
+// reasons are those to build what belongs to a tag.
+type reasons struct {
+	text   string // "" when it is up to date
+	outage error  // why that is not known
+}
+
+// reasons compares the images of a tag with the registry's.
+func (s *survey) reasons(ctx context.Context, group []*images.Draft) (found reasons, err error) {
 	var all, named []string // named have the architecture
-	for _, im := range g.Images {
-		st, planErr := s.compare(ctx, g.Tag, im)
+	for _, d := range group {
+		st, planErr := s.compare(ctx, d)
 		why := st.Why
 		switch {
 		case ctx.Err() != nil:
-			return "", nil, context.Cause(ctx)
-		case errors.Is(planErr, fetch.ErrUnreachable) && !errors.Is(planErr, fs.ErrNotExist): // what does not exist will not exist later either
-			outage = planErr
+			return found, context.Cause(ctx)
+		case planErr != nil && outOfReach(planErr):
+			found.outage = planErr
 			continue
 		case st.State == Unknown:
-			return "", nil, st.Err
+			return found, st.Err
 		case planErr != nil:
 			why = "cannot be planned: " + oneLine(planErr.Error())
 		case st.State == Current:
@@ -149,78 +154,61 @@ func (s *survey) reasons(ctx context.Context, g batch.Group) (reasons string, ou
 			why = string(st.State) + ": " + st.Why
 		}
 		all = append(all, why)
-		named = append(named, im.Target.Arch+": "+why)
+		named = append(named, d.Recipe.Arch+": "+why)
 	}
-	if len(all) == len(g.Images) && len(slices.Compact(all)) == 1 { // true of all architectures
-		return all[0], outage, nil
+	found.text = strings.Join(named, "; ")
+	if len(all) == len(group) && len(slices.Compact(all)) == 1 { // true of all architectures
+		found.text = all[0]
 	}
-	return strings.Join(named, "; "), outage, nil
+	return found, nil
 }
 
-// NewTask returns the build of a tag with the flags of the batch. It is an error if one of them
-// cannot be an argument in a pipeline.
-func NewTask(b *batch.Batch, g batch.Group, reason string) (Task, error) {
-	first := g.Images[0]
+// taskOf is the build of the images of a tag.
+func taskOf(group []*images.Draft, reason string) Task {
+	r := group[0].Recipe
 	t := Task{
-		Tag:     g.Tag,
-		System:  first.Target.System.ID,
-		Driver:  first.Target.Driver.Version,
-		Kernels: first.Plan.Kernels,
+		Tag:     r.Tag,
+		System:  r.System,
+		Driver:  r.Driver,
+		Kernels: r.Releases(),
 		Reason:  reason,
 	}
+	for _, d := range group {
+		t.Archs = append(t.Archs, d.Recipe.Arch)
+	}
+	return t
+}
+
+// NewTask completes a task with the arguments of its build: those that choose the images, and flags
+// that every build of the call has. It is an error if one of them cannot be an argument in a
+// pipeline.
+func NewTask(t Task, arguments []string) (Task, error) {
 	words := []string{"--os", t.System, "--driver", t.Driver}
-	for _, im := range g.Images {
-		t.Archs = append(t.Archs, im.Target.Arch)
-		words = append(words, "--arch", im.Target.Arch)
+	for _, arch := range t.Archs {
+		words = append(words, "--arch", arch)
 	}
 	for _, k := range t.Kernels { // by name, so that the job builds what was planned
 		words = append(words, "--kernel", k)
 	}
-	given, err := pipelineArguments(b)
-	if err != nil {
-		return t, err
-	}
-	t.Args = strings.Join(append(words, given...), " ")
-	return t, nil
+	words = append(words, arguments...)
+	t.Args = strings.Join(words, " ")
+	return t, checkArguments(words)
 }
 
-// pipelineArguments gives the flags of this call that the job of a pipeline repeats. A job
-// separates them by single spaces, and a shell takes them as they are.
-func pipelineArguments(b *batch.Batch) ([]string, error) {
-	words := b.Arguments(
-		"--one-image",
-		"--with-toolchain",
-		"--no-toolchain",
-		"--with-sources",
-		"--kmm",
-		"--allow-incompatible",
-		"--allow-missing-programs",
-		"--insecure-registry",
-		"--no-fabric",
-		"--no-patches",
-		"--companions",
-		"--modules",
-		"--flavour",
-		"--profile",
-		"--base",
-		"--kernel-from",
-	)
-	for _, w := range b.Arguments("--mirror") {
-		words = append(words, strings.ReplaceAll(w, " ", ","))
-	}
-	words = append(
-		words,
-		b.Arguments("--matrix", "--lock", "--repository", "--ca", "--registry-mirror")...)
+// checkArguments refuses words that the job of a pipeline cannot pass on: it separates them by
+// single spaces, and a shell takes them as they are.
+func checkArguments(words []string) error {
 	for _, w := range words {
 		if strings.ContainsAny(w, " \t\n*?['\"\\") {
-			return nil, failure.Errorf(
+			return failure.Errorf(
 				failure.Usage,
-				"%q cannot be an argument in a pipeline: use a name without spaces, quotes and wildcards",
+				"%q cannot be an argument in a pipeline: use a name without spaces, quotes and "+
+					"wildcards",
 				w,
 			)
 		}
 	}
-	return words, nil
+	return nil
 }
 
 // MaxGitHubJobs is how many jobs a matrix of GitHub may make:

@@ -13,7 +13,6 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
@@ -27,7 +26,7 @@ type KernelQuery struct {
 	// images to ask instead of the repositories; then no system need be selected
 	From       []string
 	Flavours   []string       // of kernels; empty: all
-	Plan       recipe.Options // its Base and Mirror count
+	Options    recipe.Options // its Base and Mirror count
 	Repository string         // where images are looked for; "": nowhere
 	Dates      bool           // ask the mirror for the date of each kernel
 
@@ -60,15 +59,15 @@ type OfferedKernel struct {
 // Check asks the matrix which systems, architectures and drivers are meant.
 func (q *KernelQuery) Check() error {
 	s := &q.Selection
-	if err := batch.CheckKernelFlavours(q.Flavours); err != nil {
+	if err := recipe.CheckKernelFlavours(q.Flavours); err != nil {
 		return failure.Of(failure.Usage, err)
 	}
 	switch {
-	case len(q.From) > 0 && (q.Dates || q.Plan.Base != "" || q.Plan.Mirror != ""):
+	case len(q.From) > 0 && (q.Dates || q.Options.Base != "" || q.Options.Mirror != ""):
 		return failure.Errorf(failure.Usage, "--from asks no package repository: leave --base, --mirror and --dates out")
 	case len(q.From) == 0 && len(s.Systems) == 0:
 		return failure.Errorf(failure.Usage, "give --os SYSTEM; driver-build list shows the systems there are")
-	case len(s.Systems) > 1 && q.Plan.Base != "":
+	case len(s.Systems) > 1 && q.Options.Base != "":
 		return failure.Errorf(failure.Usage, "--base is of one system: give one --os")
 	}
 	s.All = true
@@ -107,14 +106,14 @@ func (q *KernelQuery) Check() error {
 }
 
 // List asks the repositories of all platforms and the registry. A platform that fails does not stop
-// the others: the error is batch.ErrSomeFailed then, and the kernels of the others are there.
+// the others: the error is images.ErrSomeFailed then, and the kernels of the others are there.
 func (q *KernelQuery) List(ctx context.Context, b *images.Builder) (rows []OfferedKernel, err error) {
 	tags, err := q.listTags(ctx, b)
 	if err != nil {
 		return nil, err
 	}
 	found := make([][]OfferedKernel, len(q.platforms))
-	errs := batch.Parallel(ctx, b.Jobs/2, len(q.platforms), func(i int) (err error) {
+	errs := images.Parallel(ctx, b.Jobs/2, len(q.platforms), func(i int) (err error) {
 		found[i], err = q.kernels(ctx, b, q.platforms[i], tags)
 		return err
 	})
@@ -126,13 +125,13 @@ func (q *KernelQuery) List(ctx context.Context, b *images.Builder) (rows []Offer
 			failed++
 		case len(found[i]) == 0 && !packaged(t):
 			q.Notes = append(q.Notes, fmt.Sprintf("kernel headers of %s come with the host and are in no package: "+
-				"--from IMAGE lists the kernels of an image that has them", batch.Platform(t)))
+				"--from IMAGE lists the kernels of an image that has them", t.Platform()))
 		case len(found[i]) == 0:
-			q.Notes = append(q.Notes, fmt.Sprintf("the package repositories of %s offer no kernel headers", batch.Platform(t)))
+			q.Notes = append(q.Notes, fmt.Sprintf("the package repositories of %s offer no kernel headers", t.Platform()))
 		}
 		for _, k := range found[i] {
 			offered[k.Flavour] = true
-			if batch.Wanted(q.Flavours, k.Flavour) {
+			if wanted(q.Flavours, k.Flavour) {
 				rows = append(rows, k)
 			}
 		}
@@ -140,12 +139,15 @@ func (q *KernelQuery) List(ctx context.Context, b *images.Builder) (rows []Offer
 	if failed == 0 {
 		return rows, q.checkFlavours(offered)
 	}
-	err = batch.JoinErrors(errs, func(i int) string { return batch.Platform(q.platforms[i]) })
+	err = images.JoinErrors(errs, func(i int) string { return q.platforms[i].Platform() })
 	if failed < len(errs) {
-		err = fmt.Errorf("%d of %d systems: %w:\n%w", failed, len(errs), batch.ErrSomeFailed, err)
+		err = fmt.Errorf("%d of %d systems: %w:\n%w", failed, len(errs), images.ErrSomeFailed, err)
 	}
 	return rows, err
 }
+
+// wanted says whether a list names something; an empty list names everything.
+func wanted(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 
 // packaged says whether packages of the system can have kernel headers.
 func packaged(t matrix.Target) bool {
@@ -173,7 +175,7 @@ func (q *KernelQuery) kernels(
 	case !packaged(t):
 		return nil, nil
 	case q.Dates:
-		all, err := b.DatedKernels(ctx, t, q.Plan)
+		all, err := b.DatedKernels(ctx, t, q.Options)
 		for _, k := range all {
 			if r := add(k.Kernel); !k.Date.IsZero() {
 				r.Date = k.Date.Format(time.RFC3339)
@@ -181,7 +183,7 @@ func (q *KernelQuery) kernels(
 		}
 		return rows, err
 	}
-	all, err := b.Kernels(ctx, t, q.Plan)
+	all, err := b.Kernels(ctx, t, q.Options)
 	for _, k := range all {
 		add(k)
 	}
@@ -248,7 +250,7 @@ func (q *KernelQuery) row(t matrix.Target, k distros.Kernel, known map[string]bo
 	}
 	var ready, tags []string
 	for _, d := range q.Matrix.Drivers {
-		if !batch.Wanted(q.Selection.Drivers, d.Version) {
+		if !wanted(q.Selection.Drivers, d.Version) {
 			continue
 		}
 		t.Driver = d

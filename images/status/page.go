@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -68,7 +67,7 @@ type Column struct {
 
 // Cell is one image: a system, a driver and an architecture.
 type Cell struct {
-	batch.Pair
+	Pair
 	State State
 	// of an excluded cell the rule, of one that is out of date or unknown the reason
 	Why     string

@@ -16,7 +16,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -53,15 +52,15 @@ func little() Page {
 			{Driver: matrix.Driver{Version: "396.54", Branch: "R396"}, Of: ended(releases.NewFeature, releases.EndPassed)},
 		},
 		Cells: []Cell{
-			{Pair: batch.Pair{System: "debian12", Driver: "595.84", Arch: "arm64", Tag: "595.84-debian12"}, State: Missing},
-			{Pair: batch.Pair{System: "debian12", Driver: "595.84", Arch: "amd64", Tag: "595.84-debian12", Source: "run"}, State: Built, Digest: "sha256:" + strings.Repeat("0f", 32), Size: 523_456_789, Kernels: []string{"6.1"}, Modules: []string{"6.1.0-53-amd64"}, Created: time.Unix(1_700_000_000, 0)},
-			{Pair: batch.Pair{System: "debian12", Driver: "535.309.01", Arch: "amd64", Tag: "535.309.01-debian12"}, State: Old, Why: "its base is " + evil, Size: 1_500_000_000},
-			{Pair: batch.Pair{System: "debian12", Driver: "535.309.01", Arch: "arm64"}, State: Excluded, Why: "no-archive: none"},
-			{Pair: batch.Pair{System: "debian12", Driver: "535.261.03", Arch: "amd64", Tag: "535.261.03-debian12"}, State: Buildable, Size: 12_345},
-			{Pair: batch.Pair{System: "debian12", Driver: "396.54", Arch: "amd64"}, State: Excluded, Why: evil},
-			{Pair: batch.Pair{System: "debian12", Driver: "396.54", Arch: "arm64"}, State: Excluded, Why: evil},
-			{Pair: batch.Pair{System: "ubuntu16.04", Driver: "595.84", Arch: "amd64", Tag: evil}, State: Unknown, Why: "503"},
-			{Pair: batch.Pair{System: "ubuntu16.04", Driver: "396.54", Arch: "amd64"}, State: Unknown},
+			{Pair: Pair{System: "debian12", Driver: "595.84", Arch: "arm64", Tag: "595.84-debian12"}, State: Missing},
+			{Pair: Pair{System: "debian12", Driver: "595.84", Arch: "amd64", Tag: "595.84-debian12", Source: "run"}, State: Built, Digest: "sha256:" + strings.Repeat("0f", 32), Size: 523_456_789, Kernels: []string{"6.1"}, Modules: []string{"6.1.0-53-amd64"}, Created: time.Unix(1_700_000_000, 0)},
+			{Pair: Pair{System: "debian12", Driver: "535.309.01", Arch: "amd64", Tag: "535.309.01-debian12"}, State: Old, Why: "its base is " + evil, Size: 1_500_000_000},
+			{Pair: Pair{System: "debian12", Driver: "535.309.01", Arch: "arm64"}, State: Excluded, Why: "no-archive: none"},
+			{Pair: Pair{System: "debian12", Driver: "535.261.03", Arch: "amd64", Tag: "535.261.03-debian12"}, State: Buildable, Size: 12_345},
+			{Pair: Pair{System: "debian12", Driver: "396.54", Arch: "amd64"}, State: Excluded, Why: evil},
+			{Pair: Pair{System: "debian12", Driver: "396.54", Arch: "arm64"}, State: Excluded, Why: evil},
+			{Pair: Pair{System: "ubuntu16.04", Driver: "595.84", Arch: "amd64", Tag: evil}, State: Unknown, Why: "503"},
+			{Pair: Pair{System: "ubuntu16.04", Driver: "396.54", Arch: "amd64"}, State: Unknown},
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,6 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
@@ -25,6 +25,7 @@ import (
 // ReportOptions say what a page shows beside the pairs.
 type ReportOptions struct {
 	Title, Tool string // of the page; name and version of the program
+	MatrixFile  string // "": the embedded one
 	Matrix      *matrix.Matrix
 	Releases    *releases.Table // of the drivers there are
 	Time        time.Time       // of the page
@@ -35,38 +36,33 @@ type ReportOptions struct {
 
 // reporter asks about all cells of a page.
 type reporter struct {
-	*survey
+	survey   survey
 	compares bool     // images with what they would be made from now
 	tags     []string // of the repository, nil where it does not list them
 
 	mu      sync.Mutex
-	unknown []batch.Cause // images that could not be compared
+	unknown []images.Cause // images that could not be compared
 }
 
 // Report makes the page that shows pairs: what is built of them and what is not.
 func Report(
 	ctx context.Context,
-	b *batch.Batch,
 	builder *images.Builder,
-	pairs []batch.Pair,
+	q Query,
+	pairs []Pair,
 	o ReportOptions,
 ) (shown Page, err error) {
-	s, err := newSurvey(b, builder)
-	if err != nil {
-		return shown, err
-	}
-	shown = emptyPage(b, pairs, o)
-	r := &reporter{survey: s, compares: b.Repository != "" && (o.Compare || b.Lock != nil)}
-	if b.Repository != "" {
+	shown = emptyPage(q.Repository, pairs, o)
+	r := &reporter{survey: survey{query: q, builder: builder}}
+	r.compares = q.Repository != "" && (o.Compare || q.Request.Lock != nil)
+	if q.Repository != "" {
 		// A registry that answers anything at all is asked further questions. Without any answer
 		// there is no page: an old page is better than a page that knows nothing.
-		r.tags, err = listTags(ctx, builder, b.Repository)
-		if _, status := errors.AsType[*registry.StatusError](err); status ||
-			errors.Is(err, fs.ErrNotExist) {
-			shown.Notes = append(
-				shown.Notes,
-				fmt.Sprintf("images with compiled modules are not shown: %v", err),
-			)
+		r.tags, err = listTags(ctx, builder, q.Repository)
+		_, answered := errors.AsType[*registry.StatusError](err)
+		if answered || errors.Is(err, fs.ErrNotExist) {
+			note := fmt.Sprintf("images with compiled modules are not shown: %v", err)
+			shown.Notes = append(shown.Notes, note)
 			err = nil
 		}
 		if err != nil {
@@ -74,45 +70,37 @@ func Report(
 		}
 	}
 	shown.Cells = make([]Cell, len(pairs))
-	if err := errors.Join(batch.Parallel(ctx, builder.Jobs, len(pairs), func(i int) error {
+	errs := images.Parallel(ctx, builder.Jobs, len(pairs), func(i int) error {
 		shown.Cells[i] = r.cell(ctx, pairs[i])
 		return context.Cause(ctx)
-	})...); err != nil {
+	})
+	err = errors.Join(errs...)
+	if err != nil {
 		return shown, err
 	}
-	slices.SortFunc(
-		r.unknown,
-		func(a, b batch.Cause) int { return strings.Compare(a.Text, b.Text) },
-	)
-	for _, g := range r.unknown {
-		shown.Notes = append(
-			shown.Notes,
-			fmt.Sprintf(
-				"whether %d images are out of date could not be found out: %s",
-				len(g.Targets),
-				g.Text,
-			),
-		)
+	byText := func(a, b images.Cause) int { return strings.Compare(a.Text, b.Text) }
+	slices.SortFunc(r.unknown, byText)
+	for _, c := range r.unknown {
+		const format = "whether %d images are out of date could not be found out: %s"
+		shown.Notes = append(shown.Notes, fmt.Sprintf(format, len(c.Targets), c.Text))
 	}
 	return shown, nil
 }
 
 // emptyPage has what the matrix and the table of drivers say: rows, columns and headings. The
 // newest driver comes first.
-func emptyPage(b *batch.Batch, pairs []batch.Pair, o ReportOptions) Page {
+func emptyPage(repository string, pairs []Pair, o ReportOptions) Page {
 	shown := Page{
 		Title:      o.Title,
 		Generated:  o.Time,
 		Tool:       o.Tool,
-		Repository: b.Repository,
-		Matrix:     "matrix.yaml",
-	}
-	if b.Given.MatrixFile != "" {
-		shown.Matrix = filepath.Base(b.Given.MatrixFile)
+		Repository: repository,
+		Matrix:     filepath.Base(cmp.Or(o.MatrixFile, "matrix.yaml")),
 	}
 	there := map[string]bool{}
 	for _, p := range pairs {
-		there[p.System], there[p.Driver] = true, true
+		there[p.System] = true
+		there[p.Driver] = true
 	}
 	for _, s := range o.Matrix.Systems {
 		if there[s.ID] {
@@ -128,10 +116,10 @@ func emptyPage(b *batch.Batch, pairs []batch.Pair, o ReportOptions) Page {
 }
 
 // column says what is known of a driver.
-func column(d matrix.Driver, pairs []batch.Pair, o ReportOptions) Column {
+func column(d matrix.Driver, pairs []Pair, o ReportOptions) Column {
 	c := Column{Driver: d, CUDA: releases.CUDAOf(d.Version, d.CUDA)}
 	if o.CUDA != nil {
-		answer := batch.RunsCUDA(d, *o.CUDA)
+		answer := o.CUDA.RunByDriver(d)
 		c.Runs = strings.TrimSuffix(
 			fmt.Sprintf("CUDA %s: %s: %s", o.CUDA.Version, answer.Support, answer.Why),
 			": ",
@@ -145,14 +133,14 @@ func column(d matrix.Driver, pairs []batch.Pair, o ReportOptions) Column {
 	if branch, ok := o.Releases.Branch(d.Branch); ok {
 		c.Of = branch.Coverage(o.Matrix, o.Time, nil)
 	}
-	c.Components, c.Unknown = components(pairs, d.Version)
+	c.Components, c.Unknown = componentArchs(pairs, d.Version)
 	return c
 }
 
-// components returns the components of a driver with the architectures of the pairs that get them,
+// componentArchs returns the components of a driver with the architectures of the pairs that get them,
 // and those that pairs go without because their checksum is not known: "fabricmanager (amd64,
 // arm64)".
-func components(pairs []batch.Pair, version string) (known, unknown []string) {
+func componentArchs(pairs []Pair, version string) (known, unknown []string) {
 	with := map[string][]string{}
 	without := map[string][]string{}
 	for _, p := range pairs {
@@ -177,7 +165,7 @@ func components(pairs []batch.Pair, version string) (known, unknown []string) {
 }
 
 // cell says all that is known of a pair.
-func (r *reporter) cell(ctx context.Context, p batch.Pair) Cell {
+func (r *reporter) cell(ctx context.Context, p Pair) Cell {
 	c := Cell{Pair: p}
 	if p.Excluded != "" {
 		c.State = Excluded
@@ -191,29 +179,32 @@ func (r *reporter) cell(ctx context.Context, p batch.Pair) Cell {
 		}
 	}
 	c.Modules = r.kernelTags(t)
-	if r.Repository == "" {
+	if r.survey.query.Repository == "" {
 		c.State = Buildable
 		return c
 	}
-	st := r.look(ctx, batch.Image{Target: t, Plan: r.Plan})
-	switch c.State, c.Why = st.State, st.Why; st.State {
+	st := r.look(ctx, t)
+	c.State = st.State
+	c.Why = st.Why
+	switch st.State {
 	case Current, Present:
 		c.State = Built
 	case Missing:
 		c.Why = strings.TrimPrefix(st.Why, "not in the registry")
 	}
-	if st.Found != nil {
-		labels := st.Found.Manifest.Annotations
-		c.Digest = st.Found.Digest.String()
-		for _, l := range st.Found.Manifest.Layers {
-			c.Size += l.Size
-		}
-		c.Created, _ = time.Parse(time.RFC3339, labels[recipe.OCIPrefix+"created"])
-		if c.Created.Unix() <= 0 { // without SOURCE_DATE_EPOCH images say 1970, which means nothing
-			c.Created = time.Time{}
-		}
-		inside(&c, labels)
+	if st.Found == nil {
+		return c
 	}
+	labels := st.Found.Manifest.Annotations
+	c.Digest = st.Found.Digest.String()
+	for _, l := range st.Found.Manifest.Layers {
+		c.Size += l.Size
+	}
+	c.Created, _ = time.Parse(time.RFC3339, labels[recipe.OCIPrefix+"created"])
+	if c.Created.Unix() <= 0 { // without SOURCE_DATE_EPOCH images say 1970, which means nothing
+		c.Created = time.Time{}
+	}
+	inside(&c, labels)
 	return c
 }
 
@@ -237,26 +228,22 @@ func inside(c *Cell, labels map[string]string) {
 
 // look asks for the image of a target. It is compared only if it is known what it would be made
 // from now.
-func (r *reporter) look(ctx context.Context, im batch.Image) ImageState {
-	tag := im.Tag()
-	arch := im.Target.Arch
+func (r *reporter) look(ctx context.Context, t matrix.Target) ImageState {
 	if !r.compares {
-		return r.state(ctx, tag, arch, nil)
+		return r.survey.state(ctx, t.Tag(), t.Arch, nil)
 	}
-	var err error
-	if r.Lock != nil {
-		im.Pins, err = r.LockedPins(im)
-	}
+	drafts, err := r.survey.builder.Drafts(ctx, r.survey.query.Request, t)
 	var st ImageState
-	if err != nil {
-		st = r.state(ctx, tag, arch, nil)
+	if err == nil {
+		st, err = r.survey.compare(ctx, drafts[0])
 	} else {
-		st, err = r.compare(ctx, tag, im)
+		st = r.survey.state(ctx, t.Tag(), t.Arch, nil)
 	}
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.unknown = batch.AddCause(r.unknown, batch.CauseOf(err, tag), tag+" "+arch)
+		cause := images.CauseOf(err, t.Tag())
+		r.unknown = images.AddCause(r.unknown, cause, t.Tag()+" "+t.Arch)
 	}
 	return st
 }

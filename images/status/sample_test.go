@@ -9,7 +9,6 @@ import (
 
 	drivercontainer "github.com/driver-container/driver-container"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -35,7 +34,7 @@ func sample(t testing.TB) Page {
 	for n, g := range good {
 		sum := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(g.Tag()+g.Arch)))
 		c := Cell{
-			Pair:  batch.Pair{System: g.System.ID, Driver: g.Driver.Version, Arch: g.Arch, Tag: g.Tag(), Source: "run"},
+			Pair:  Pair{System: g.System.ID, Driver: g.Driver.Version, Arch: g.Arch, Tag: g.Tag(), Source: "run"},
 			State: Built, Kernels: g.System.Kernels,
 			Digest: sum, Size: 300_000_000 + int64(n)*1_234_567, Created: r.Generated.AddDate(0, 0, -n),
 		}
@@ -63,7 +62,7 @@ func sample(t testing.TB) Page {
 		}
 		seen[id] = true
 		r.Cells = append(r.Cells, Cell{
-			Pair: batch.Pair{System: b.System, Driver: b.Driver, Arch: b.Arch, Tag: b.Driver + "-" + b.System}, State: Excluded, Why: b.Rule + ": " + b.Reason,
+			Pair: Pair{System: b.System, Driver: b.Driver, Arch: b.Arch, Tag: b.Driver + "-" + b.System}, State: Excluded, Why: b.Rule + ": " + b.Reason,
 		})
 	}
 	return r

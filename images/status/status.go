@@ -13,25 +13,27 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
+// Query is what is asked about the images of a request.
+type Query struct {
+	Request    images.Request
+	Repository string // where images are looked for; "": no registry is asked
+	// Arguments are flags of driver-build that the commands of a pipeline repeat.
+	Arguments []string
+}
+
 // survey asks registries, package repositories and servers about the images of one call, each
 // question once.
 type survey struct {
-	*batch.Batch
-	plans *batch.Plans
-	bases layer.Once[string] // digest, by reference and architecture
-	sizes layer.Once[int64]  // by address
-}
-
-func newSurvey(b *batch.Batch, builder *images.Builder) (*survey, error) {
-	plans, err := batch.NewPlans(builder)
-	return &survey{Batch: b, plans: plans}, err
+	query   Query
+	builder *images.Builder
+	bases   layer.Once[string] // digest, by reference and architecture
+	sizes   layer.Once[int64]  // by address
 }
 
 // State is how an image in the registry compares with the image that a build would make now.
@@ -54,24 +56,26 @@ type ImageState struct {
 	Err   error            `json:"-"`             // of unknown
 }
 
-// compare compares the image of a tag with the one that a build would make now. planErr is why that
-// is not known; then the state says only whether the image is there.
-func (s *survey) compare(
-	ctx context.Context,
-	tag string,
-	im batch.Image,
-) (st ImageState, planErr error) {
-	r, planErr := s.plans.Recipe(ctx, im)
-	return s.state(ctx, tag, im.Target.Arch, r), planErr
+// compare compares the image of a draft with the one that a build would make now. planErr is why
+// that is not known; then the state says only whether the image is there.
+func (s *survey) compare(ctx context.Context, d *images.Draft) (st ImageState, planErr error) {
+	r := d.Recipe
+	planErr = s.builder.Complete(ctx, d)
+	if planErr != nil {
+		return s.state(ctx, r.Tag, r.Arch, nil), planErr
+	}
+	return s.state(ctx, r.Tag, r.Arch, r), nil
 }
 
 // state asks the registry for the image of one architecture and compares it with a recipe, by what
 // the image says that it was made from. Without a recipe it only says whether the image is there.
 func (s *survey) state(ctx context.Context, tag, arch string, r *recipe.Recipe) ImageState {
-	unknown := func(err error) ImageState { return ImageState{State: Unknown, Why: oneLine(err.Error()), Err: err} }
-	found, err := s.plans.Registry.Open(
+	unknown := func(err error) ImageState {
+		return ImageState{State: Unknown, Why: oneLine(err.Error()), Err: err}
+	}
+	found, err := s.builder.Registry.Open(
 		ctx,
-		s.Repository+":"+tag,
+		s.query.Repository+":"+tag,
 		registry.OpenOptions{Arch: arch, Origin: true},
 	)
 	_, other := errors.AsType[*oci.PlatformError](err)

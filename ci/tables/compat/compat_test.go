@@ -10,7 +10,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -84,13 +83,13 @@ func TestRender(t *testing.T) {
 func TestMatrices(t *testing.T) {
 	t.Parallel()
 	const committed = "../../../matrix.yaml"
-	m := require.Value(batch.ReadMatrix(committed, nil, nil))(t)
+	m := require.Value(matrix.ReadFile(committed, nil, nil))(t)
 	l := &laboratory{work: t.TempDir(), matrix: m, matrixFile: committed}
 	run := testfile.Write(t, filepath.Join(l.work, "x.run"), "x")
 	for _, d := range drivers {
 		require.Value(against(m, &cell{System: d.home, Driver: d, Flavour: matrix.Proprietary, Kernel: kernel{Release: "6.1.0-1-amd64"}}))(t)
 		for _, from := range []string{"", run} {
-			written := require.Value(batch.ReadMatrix(require.Value(l.writeMatrix(d, from))(t), nil, nil))(t)
+			written := require.Value(matrix.ReadFile(require.Value(l.writeMatrix(d, from))(t), nil, nil))(t)
 			for _, flavour := range d.flavours {
 				assert.Equalf(t, patchesOf(m, d, flavour), patchesOf(written, d, flavour), "patches of the %s modules of %s", flavour, d.version)
 			}
@@ -133,7 +132,7 @@ func TestFill(t *testing.T) {
 		program: testfile.Write(t, filepath.Join(dir, "driver-build"), standIn), work: dir, bases: map[string]string{"debian12": "oci:x"},
 		matrixFile: "../../../matrix.yaml", log: t.Output(),
 	}
-	l.matrix = require.Value(batch.ReadMatrix(l.matrixFile, nil, nil))(t)
+	l.matrix = require.Value(matrix.ReadFile(l.matrixFile, nil, nil))(t)
 	k := require.Value(l.newest(t.Context(), "debian12"))(t)
 	assert.Equal(t, kernel{Release: "6.1.0-57-amd64", Flavour: "amd64", Default: true, Version: "6.1.200-1"}, k)
 	cells := []*cell{

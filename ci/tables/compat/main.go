@@ -26,7 +26,7 @@ import (
 	"github.com/moby/sys/atomicwriter"
 
 	"github.com/driver-container/driver-container/ci/testkit/tool"
-	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/matrix"
 )
 
 func main() {
@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return err
 	}
 	l := &laboratory{program: "bin/driver-build", matrixFile: *file, work: work, log: stderr, bases: map[string]string{}}
-	l.matrix, err = batch.ReadMatrix(l.matrixFile, nil, nil)
+	l.matrix, err = matrix.ReadFile(l.matrixFile, nil, nil)
 	if err != nil {
 		return err
 	}

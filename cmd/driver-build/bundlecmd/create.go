@@ -15,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/textfile"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -152,15 +151,17 @@ func (o *createFlags) selectTags(a *session.App) error {
 		return err
 	}
 	s.All = true
-	s.Archs = batch.Archs() // a tag may be of any
-	b := batch.Batch{Selection: *s}
-	err = b.Select(m)
+	s.Archs = matrix.Archs() // a tag may be of any
+	targets, err := m.Select(*s)
 	if err != nil {
-		return err
+		return session.Usage(err)
+	}
+	if len(targets) == 0 {
+		return session.Usagef("no pair of the matrix is left: driver-build list says why")
 	}
 	o.Keep = func(tag string) bool {
 		return slices.ContainsFunc(
-			b.Targets,
+			targets,
 			func(t matrix.Target) bool { return recipe.HasTag(t, tag) },
 		)
 	}
@@ -173,7 +174,7 @@ func (o *createFlags) selectTags(a *session.App) error {
 func (o *createFlags) addFiles(a *session.App) error {
 	for _, file := range o.files {
 		o.Files = append(o.Files, bundle.File{Path: file})
-		names, _, err := batch.MatrixFiles(file)
+		names, err := matrix.NamedFiles(file)
 		if err != nil {
 			return session.Usagef("--file %s: %w", file, err)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/bundle"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/workdir"
@@ -85,7 +85,7 @@ func (o *createFlags) headersOf(
 		}
 	}
 	for _, ref := range refs {
-		for _, arch := range batch.Archs() {
+		for _, arch := range matrix.Archs() {
 			base, err := s.Registry.Open(
 				ctx,
 				ref,

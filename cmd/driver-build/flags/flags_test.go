@@ -36,7 +36,7 @@ func TestProgramsFind(t *testing.T) {
 	assert.ErrorContains(t, err, "not there")
 }
 
-// TestArchitectures: every command asks Batch, so that all of them mean the same images.
+// TestArchitectures: every command asks Images, so that all of them mean the same images.
 func TestArchitectures(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -54,10 +54,9 @@ func TestArchitectures(t *testing.T) {
 		}}
 		a := &session.App{Stderr: io.Discard, Getenv: func(string) string { return "" }}
 		m := require.Value(o.Targets.Load(a))(t)
-		b := require.Value(o.Batch(a, m.Defaults))(t)
-		require.NoError(t, b.Select(m))
+		q := require.Value(o.Images(a, m))(t)
 		var archs []string
-		for _, target := range b.Targets {
+		for _, target := range q.Targets {
 			archs = append(archs, target.Arch)
 		}
 		assert.Same(t, c.want, archs)

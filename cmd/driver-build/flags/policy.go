@@ -8,9 +8,9 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
+	"github.com/driver-container/driver-container/images/status"
 )
 
 // Policy says which warnings make a command fail, and on which day ends of life are looked at.
@@ -55,8 +55,8 @@ func (p *Policy) Report(a *session.App, targets []matrix.Target, kernels bool) e
 	if slices.Contains(kinds, "all") {
 		kinds = releases.WarningKinds()
 	}
-	judgement := batch.Judge(targets, p.Day)
-	denied := judgement.Deny(kinds)
+	warnings := status.WarningsOf(targets, p.Day)
+	denied := warnings.Deny(kinds)
 	if a.Quiet() && denied == nil {
 		return nil
 	}
@@ -64,15 +64,15 @@ func (p *Policy) Report(a *session.App, targets []matrix.Target, kernels bool) e
 	if !kernels {
 		without = []string{driverinfo.KernelBroken}
 	}
-	a.Warnings(judgement.Texts(without...)...)
-	a.Notes(judgement.Notices...)
+	a.Warnings(warnings.Texts(without...)...)
+	a.Notes(warnings.Notices...)
 	return denied
 }
 
 // WarnOfFabric prints a warning for each driver that --driver names and that has no fabric manager.
-func WarnOfFabric(a *session.App, b *batch.Batch) {
+func WarnOfFabric(a *session.App, targets []matrix.Target, s matrix.Selection) {
 	if !a.Quiet() {
-		a.Warnings(batch.WithoutFabric(b.Targets, b.Selection)...)
+		a.Warnings(status.WithoutFabric(targets, s)...)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/programs"
 )
@@ -41,7 +40,7 @@ func (p *Programs) Find(
 	a *session.App,
 	targets []matrix.Target,
 	needed bool,
-) (batch.Programs, error) {
+) (session.Programs, error) {
 	find := a.Programs(
 		ctx,
 		&programs.Finder{Entrypoint: p.Entrypoint, Partial: p.AllowMissing},
@@ -49,7 +48,7 @@ func (p *Programs) Find(
 	if !needed && p.Entrypoint == "" {
 		return find, nil
 	}
-	lacks, err := batch.CheckPrograms(find, targets)
+	lacks, err := programs.Check(find, targets)
 	a.Warnings(lacks...)
 	return find, err
 }

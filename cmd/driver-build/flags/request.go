@@ -6,12 +6,20 @@ package flags
 import (
 	"cmp"
 	"errors"
+	"io/fs"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // Request is the flags of a command that plans images. A command declares the groups that it has;
@@ -27,38 +35,119 @@ type Request struct {
 	Compression string
 }
 
-// Batch is what the flags ask for, without targets. The defaults are those of the matrix.
-func (r *Request) Batch(a *session.App, defaults matrix.Defaults) (*batch.Batch, error) {
-	sources := batch.Sources(r.Sources)
-	plan, err := sources.Options(
-		cmp.Or(r.Profile.Name, defaults.Profile),
-		r.Compression,
-		a.Getenv("SOURCE_DATE_EPOCH"),
-	)
-	b := &batch.Batch{
-		Selection:  r.Targets.Selection,
-		Plan:       plan,
-		Kernels:    batch.Kernels(r.Kernels),
-		Repository: a.Repository(r.Repository.Name, defaults),
-		Given: batch.Given{
-			MatrixFile:   r.Targets.Matrix.File,
-			LockFile:     r.Lock.File,
-			Profile:      r.Profile.Name,
-			AllowMissing: r.Programs.AllowMissing,
-			CAFile:       a.CAFile,
-			Insecure:     a.Insecure,
-			Mirrors:      a.RegistryMirrors,
-		},
+// Images is what the flags ask for: targets of a matrix, and what their images get. The lock is not
+// read yet: see [Request.OpenLock].
+func (r *Request) Images(a *session.App, m *matrix.Matrix) (images.Request, error) {
+	q, err := r.WithoutTargets(a, m.Defaults)
+	if err != nil {
+		return q, err
 	}
-	return b, errors.Join(
-		session.Usage(b.Kernels.Check()),
-		batch.CheckRepository(b.Repository),
-		err,
-	)
+	s := &r.Targets.Selection
+	if len(s.Archs) == 0 { // else see [matrix.Selection.ArchsOf]
+		s.Archs = archsOfKernels(r.Kernels.Specs)
+	}
+	if !s.All && (len(s.Systems) == 0 || len(s.Drivers) == 0) {
+		return q, session.Usagef(
+			"nothing to build: give --os and --driver, or --all; driver-build list shows what there is",
+		)
+	}
+	q.Targets, err = m.Select(*s)
+	if err != nil {
+		return q, session.Usage(err)
+	}
+	if len(q.Targets) == 0 {
+		return q, session.Usagef("no pair of the matrix is left: driver-build list says why")
+	}
+	if r.Sources.Source != "" && len(q.Targets) > 1 {
+		return q, session.Usagef(
+			"--source is one archive: it needs one driver and one architecture",
+		)
+	}
+	return q, r.Kernels.checkProfile(q.Options.Profile)
+}
+
+// archsOfKernels are the architectures that the releases of kernels name, if each names one.
+func archsOfKernels(kernels []string) (archs []string) {
+	for _, release := range kernels {
+		arch, ok := distros.ArchOfRelease(release)
+		if !ok {
+			return nil
+		}
+		archs = append(archs, arch)
+	}
+	return archs
+}
+
+// WithoutTargets is what the flags say of every image. The defaults are those of the matrix.
+func (r *Request) WithoutTargets(
+	a *session.App,
+	defaults matrix.Defaults,
+) (q images.Request, err error) {
+	q.Kernels = r.Kernels.Specs
+	q.KernelFlavours = r.Kernels.Flavours
+	q.AllowIncompatible = r.Targets.Selection.AllowIncompatible
+	q.LockCommand = r.Lock.updateCommand
+	o := &q.Options
+	o.Flavours = r.Targets.Selection.Flavours
+	o.Base = r.Sources.Base
+	o.Mirror = r.Sources.Mirror
+	r.Kernels.set(o)
+	err = r.Kernels.Check()
+	if err != nil {
+		return q, session.Usage(err)
+	}
+	o.Profile, err = recipe.ParseProfile(cmp.Or(r.Profile.Name, defaults.Profile))
+	if err != nil {
+		return q, session.Usage(err)
+	}
+	if r.Compression != "" && r.Compression != "auto" {
+		o.Compression, err = recipe.ParseCompression(r.Compression)
+		if err != nil {
+			return q, session.Usage(err)
+		}
+	}
+	o.Epoch, err = a.Epoch()
+	if err != nil {
+		return q, err
+	}
+	if r.Sources.Source != "" {
+		o.Source, err = fetch.Address("--source", r.Sources.Source)
+	}
+	return q, session.Usage(err)
+}
+
+// OpenLock reads what the lock has of the targets of a request, or everything if it has no targets.
+// Without a lock, and with "none" as its file, the request goes by no lock.
+func (r *Request) OpenLock(q *images.Request) error {
+	if r.Lock.File == "none" {
+		return nil
+	}
+	path := lockfile.Path(r.Lock.File, r.Targets.Matrix.File)
+	lock, err := lockfile.Read(path, func(name string) bool {
+		return len(q.Targets) == 0 || slices.ContainsFunc(q.Targets, func(t matrix.Target) bool {
+			return strings.HasPrefix(name, t.Driver.Version+"-") &&
+				strings.HasSuffix(name, "-"+t.System.ID+"/"+t.Arch)
+		})
+	})
+	missing := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case missing && r.Lock.File == "":
+		return nil
+	case missing:
+		return session.Usagef("--lock: %w; driver-build lock --lock %s writes it", err, path)
+	case err != nil:
+		return session.Usage(err)
+	}
+	q.Lock = lock
+	return nil
 }
 
 // Sources are the flags that replace what the matrix says of base, packages and driver.
-type Sources batch.Sources
+type Sources struct {
+	Base   string // as registry.Client.Open takes it
+	Mirror string // of packages: words as distros.ParseMirror takes them
+	Source string // of the driver's archive: URL or file
+}
 
 // AddTo declares --base and --mirror.
 func (s *Sources) AddTo(f *pflag.FlagSet) {
@@ -76,7 +165,16 @@ func (s *Sources) AddTo(f *pflag.FlagSet) {
 		"package mirror instead of the addresses in the base's configuration: `URL` or PREFIX=URL",
 	)
 	session.Images(f, "base")
-	session.Check(f, batch.CheckMirror, "mirror")
+	session.Check(f, checkMirror, "mirror")
+}
+
+// checkMirror finds mistakes in a mirror of packages.
+func checkMirror(text string) error {
+	mirror, err := distros.ParseMirror(text)
+	for _, address := range mirror.URLs() {
+		err = errors.Join(err, fetch.CheckURL(address))
+	}
+	return err
 }
 
 // AddSourceTo declares --source.
@@ -87,81 +185,6 @@ func (s *Sources) AddSourceTo(f *pflag.FlagSet) {
 		"",
 		"`URL` or FILE of the driver's archive; the row's checksum still applies",
 	)
-}
-
-// Kernels are the flags of modules that are compiled ahead of time.
-type Kernels batch.Kernels
-
-// AddTo declares the flags.
-func (k *Kernels) AddTo(f *pflag.FlagSet) {
-	f.StringSliceVar(
-		&k.Specs,
-		"kernel",
-		nil,
-		"compile the modules for a kernel ahead of time: its `RELEASE` (uname -r), latest, latest:N or "+
-			"all (repeatable)",
-	)
-	k.AddFromTo(f)
-	f.StringSliceVar(
-		&k.Flavours,
-		"kernel-flavour",
-		nil,
-		"kernels that latest and all mean, such as cloud-amd64 or aws (repeatable)",
-	)
-	f.StringSliceVar(
-		&k.Modules,
-		"modules",
-		nil,
-		"with --kernel, the modules to compile, such as nvidia,nvidia-uvm (default: all that the "+
-			"sources offer)",
-	)
-	f.BoolVar(
-		&k.Together,
-		"one-image",
-		false,
-		"with --kernel, one image <driver>-<os> for all kernels instead of one "+
-			"<driver>-<kernel>-<os> each",
-	)
-	f.BoolVar(
-		&k.Toolchain,
-		"with-toolchain",
-		false,
-		"with --kernel, put compiler and sources in as well, for nodes with other kernels",
-	)
-	f.BoolVar(
-		&k.Thin,
-		"no-toolchain",
-		false,
-		"without --kernel, leave out compiler and sources, for nodes that get modules from an image "+
-			"beside or from their system",
-	)
-	f.BoolVar(
-		&k.Sources,
-		"with-sources",
-		false,
-		"with --kernel, put the sources of the kernel modules in as well, for drivers that build on "+
-			"them (GDS, GDRCopy)",
-	)
-	f.BoolVar(
-		&k.KMM,
-		"kmm",
-		false,
-		"with --kernel, lay the modules out for Kernel Module Management too: "+
-			"/opt/lib/modules/<kernel>, with the files of depmod",
-	)
-	session.Hide(f, "modules", "kmm", "no-toolchain", "with-sources", "kernel-flavour")
-}
-
-// AddFromTo declares --kernel-from.
-func (k *Kernels) AddFromTo(f *pflag.FlagSet) {
-	f.StringArrayVar(
-		&k.From,
-		"kernel-from",
-		nil,
-		"`IMAGE` with headers and compiler to compile in instead of packages: REF, oci:DIR[:TAG], "+
-			"oci-archive:FILE or docker-archive:FILE (repeatable)",
-	)
-	session.Images(f, "kernel-from")
 }
 
 // Repository is where images are pushed to or looked for.
@@ -175,6 +198,20 @@ func (r *Repository) AddTo(f *pflag.FlagSet, use string) {
 		"",
 		"`REGISTRY/PATH` to "+use+" (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)",
 	)
+}
+
+// Find returns the repository: that of the flag, else of the environment, else of the matrix; ""
+// is none.
+func (r *Repository) Find(a *session.App, defaults matrix.Defaults) (string, error) {
+	repository := a.Repository(r.Name, defaults)
+	if repository == "" {
+		return "", nil
+	}
+	err := imagename.CheckRepository(repository)
+	if err != nil {
+		return "", session.Usagef("--repository (DRIVER_BUILD_REPOSITORY) %w", err)
+	}
+	return repository, nil
 }
 
 // Profile is how much of the driver goes into an image.
@@ -193,14 +230,31 @@ func (p *Profile) AddTo(f *pflag.FlagSet) {
 }
 
 // Lock is the file of the lock.
-type Lock struct{ File string }
+type Lock struct {
+	File string
+
+	flags *pflag.FlagSet // of the command, which a proposed command repeats
+}
 
 // AddTo declares --lock of a command that reads it.
 func (l *Lock) AddTo(f *pflag.FlagSet) {
+	l.flags = f
 	f.StringVar(
 		&l.File,
 		"lock",
 		"",
 		"lock to go by: `FILE` or none (default: matrix.lock beside matrix.yaml, where it is there)",
 	)
+}
+
+// updateCommand is the command that locks an entry again, with the flags of this call.
+func (l *Lock) updateCommand(entry string) string {
+	words := Arguments(l.flags, "matrix", "lock", "arch", "base", "mirror", "flavour", "kernel",
+		"kernel-from", "kernel-flavour", "one-image", "with-toolchain", "no-toolchain",
+		"with-sources", "kmm", "allow-incompatible", "no-fabric", "no-patches", "companions")
+	for i, w := range words {
+		words[i] = shellWord(w)
+	}
+	words = append([]string{"driver-build", "lock"}, words...)
+	return strings.Join(append(words, "--update", entry), " ")
 }

@@ -5,7 +5,6 @@ import (
 
 	drivercontainer "github.com/driver-container/driver-container"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -27,7 +26,7 @@ func (m *Matrix) AddTo(f *pflag.FlagSet) {
 // as --driver has them, a version takes the place of each branch. What the user should know of them
 // is printed.
 func (m *Matrix) Load(a *session.App, drivers []string) (*matrix.Matrix, error) {
-	loaded, err := batch.ReadMatrix(m.File, drivercontainer.Matrix, drivercontainer.Patches)
+	loaded, err := matrix.ReadFile(m.File, drivercontainer.Matrix, drivercontainer.Patches)
 	if err != nil {
 		return nil, err
 	}

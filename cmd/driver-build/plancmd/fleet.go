@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/bounded"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/status"
@@ -38,6 +38,7 @@ type fleetFlags struct {
 	precompiled string // "", wholeImages or moduleImages
 	allow       []string
 	managed     bool
+	flags       *pflag.FlagSet
 }
 
 // The values of --precompiled.
@@ -57,6 +58,7 @@ func NewFleet(a *session.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
 	}
 	f := cmd.Flags()
+	o.flags = f
 	f.StringSliceVar(
 		&s.Drivers,
 		"driver",
@@ -113,12 +115,13 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 	if err != nil {
 		return err
 	}
-	b, err := o.request.Batch(a, m.Defaults)
+	repository, err := o.request.Repository.Find(a, m.Defaults)
 	if err != nil {
 		return err
 	}
+	selection := o.request.Targets.Selection
 	beside := o.precompiled == moduleImages
-	if beside && a.Format == "values" && (b.Repository == "" || a.Offline) {
+	if beside && a.Format == "values" && (repository == "" || a.Offline) {
 		return session.Usagef(
 			"values with --precompiled=modules have the images that the registry has: give --repository, and not --offline",
 		)
@@ -128,8 +131,8 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 		return err
 	}
 	p, err := fleet.Recommend(m, all, fleet.Options{
-		Drivers:     b.Selection.Drivers,
-		Flavours:    b.Selection.Flavours,
+		Drivers:     selection.Drivers,
+		Flavours:    selection.Flavours,
 		Precompiled: o.precompiled == wholeImages,
 		Beside:      beside,
 		Managed:     o.managed,
@@ -144,13 +147,13 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 	if unserved != nil && a.Format != "json" {
 		return unserved
 	}
-	if b.Repository != "" && !a.Offline && (a.Format != "values" || beside) {
-		err = askRegistry(ctx, a, m, p, b.Repository)
+	if repository != "" && !a.Offline && (a.Format != "values" || beside) {
+		err = askRegistry(ctx, a, m, p, repository)
 		if err != nil {
 			return err
 		}
 	}
-	err = printFleet(a, p, b)
+	err = o.print(a, p, repository)
 	if err != nil {
 		return err
 	}
@@ -210,7 +213,7 @@ func askRegistry(
 		m.Defaults.Mirrors,
 		nil,
 		func(ctx context.Context, s *session.Session) error {
-			lacking, err := status.Lacking(ctx, s.Builder, repository, p.Groups())
+			lacking, err := status.Lacking(ctx, s.Builder, repository, p.Builds())
 			for i := range lacking {
 				p.Images[i].Asked, p.Images[i].Missing = true, lacking[i]
 			}
@@ -220,16 +223,25 @@ func askRegistry(
 	)
 }
 
-func printFleet(a *session.App, p *fleet.Recommendation, b *batch.Batch) error {
+// buildArguments are the flags of this call that builds of the images repeat.
+func (o *fleetFlags) buildArguments(repository string) []string {
+	words := flags.Arguments(o.flags, "insecure-registry", "matrix")
+	if repository != "" {
+		words = append(words, "--repository", repository)
+	}
+	return append(words, flags.Arguments(o.flags, "ca", "registry-mirror")...)
+}
+
+func (o *fleetFlags) print(a *session.App, p *fleet.Recommendation, repository string) error {
 	switch a.Format {
 	case "json":
 		return a.JSON(p)
 	case "values":
-		return p.WriteValues(a.Stdout, b.Repository)
+		return p.WriteValues(a.Stdout, repository)
 	}
-	tasks, err := p.Tasks(*b)
+	tasks, err := p.Tasks(o.buildArguments(repository))
 	if a.Format == "table" {
-		return printTable(a, p, b.Repository, tasks) // without commands, if a name cannot be a word of one
+		return printTable(a, p, repository, tasks) // without commands, if a name cannot be a word of one
 	}
 	if err != nil {
 		return err

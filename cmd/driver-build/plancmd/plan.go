@@ -1,5 +1,5 @@
-// Package plancmd is the commands of driver-build that say which images are missing and build
-// nothing: plan asks the matrix, fleet the nodes of a cluster.
+// Package plancmd is the commands of driver-build that ask about images and build nothing: plan asks
+// the registry which are due, check what could be built, fleet what the nodes of a cluster need.
 package plancmd
 
 import (
@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 	"github.com/driver-container/driver-container/images/status"
@@ -34,6 +34,7 @@ type planFlags struct {
 	policy  flags.Policy
 	cuda    flags.CUDA
 	cert    string // file of a certificate
+	flags   *pflag.FlagSet
 }
 
 // NewPlan returns the command plan.
@@ -45,6 +46,7 @@ func NewPlan(a *session.App) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
+	o.flags = f
 	o.request.Targets.AddTo(f)
 	o.request.Sources.AddTo(f)
 	o.request.Kernels.AddTo(f)
@@ -64,49 +66,71 @@ func NewPlan(a *session.App) *cobra.Command {
 	return cmd
 }
 
-// batch returns the images that the flags mean, and the matrix that they are chosen from.
-func (o *planFlags) batch(a *session.App) (*batch.Batch, *matrix.Matrix, error) {
+// query returns what the flags ask for, and the matrix that its targets are chosen from.
+func (o *planFlags) query(a *session.App) (q status.Query, m *matrix.Matrix, err error) {
 	s := o.request.Targets.Selection
 	chosen := s.All || len(s.Systems)+len(s.Drivers) > 0
 	o.request.Targets.SelectAllByDefault()
-	m, err := o.request.Targets.Load(a)
+	m, err = o.request.Targets.Load(a)
 	if err != nil {
-		return nil, nil, err
+		return q, nil, err
 	}
-	b, err := o.request.Batch(a, m.Defaults)
+	q.Request, err = o.request.Images(a, m)
 	if err != nil {
-		return nil, nil, err
+		return q, nil, err
 	}
-	err = b.Select(m)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(b.Targets) > status.MaxGitHubJobs && !chosen {
-		return nil, nil, session.Usagef(
+	if len(q.Request.Targets) > status.MaxGitHubJobs && !chosen {
+		return q, nil, session.Usagef(
 			"plan builds the whole matrix, %d images: choose some with --os and --driver, keep a smaller "+
 				"matrix.yaml (driver-build matrix init writes one), or give --all",
-			len(b.Targets),
+			len(q.Request.Targets),
 		)
 	}
-	if b.Repository == "" {
-		return nil, nil, session.Usagef(
+	q.Repository, err = o.request.Repository.Find(a, m.Defaults)
+	if err != nil {
+		return q, nil, err
+	}
+	if q.Repository == "" {
+		return q, nil, session.Usagef(
 			"give --repository REGISTRY/PATH to look for images in, DRIVER_BUILD_REPOSITORY in the " +
 				"environment, or defaults.repository in the matrix",
 		)
 	}
+	q.Arguments = flags.BuildArguments(o.flags, q.Repository)
+	if o.cert != "" { // it is part of the content of an image
+		q.Request.Options.Signer, err = flags.Certificate(o.cert)
+		if err != nil {
+			return q, nil, err
+		}
+	}
 	cuda, err := o.cuda.Find(a, m)
 	if err != nil {
-		return nil, nil, err
+		return q, nil, err
 	}
 	if cuda != nil {
-		err = b.LimitToCUDA(*cuda)
+		q.Request.Targets, err = running(q.Request.Targets, *cuda)
 	}
-	return b, m, err
+	return q, m, err
+}
+
+// running returns the targets whose drivers run a release of CUDA.
+func running(targets []matrix.Target, cuda releases.CUDA) ([]matrix.Target, error) {
+	targets = slices.DeleteFunc(targets, func(t matrix.Target) bool {
+		return cuda.RunByDriver(t.Driver).Support == releases.CUDANone
+	})
+	if len(targets) > 0 {
+		return targets, nil
+	}
+	return nil, session.Usagef(
+		"--cuda %[1]s: no driver of the selection runs it: it needs %[2]s or newer; "+
+			"driver-build list --cuda %[1]s shows all",
+		cuda.Version,
+		cuda.Floor,
+	)
 }
 
 func (o *planFlags) run(ctx context.Context, a *session.App) error {
-	kernels := batch.Kernels(o.request.Kernels)
-	if o.cert != "" && !kernels.Compile() {
+	if o.cert != "" && !o.request.Kernels.Compile() {
 		return session.Usagef(
 			"--module-cert is about modules that are compiled ahead of time: give --kernel too",
 		)
@@ -115,21 +139,16 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	b, m, err := o.batch(a)
+	q, m, err := o.query(a)
 	if err != nil {
 		return err
 	}
-	if o.cert != "" { // it is part of the content of an image
-		b.Plan.Signer, err = flags.Certificate(o.cert)
-		if err != nil {
-			return err
-		}
-	}
-	groups, err := b.NamedGroups()
+	err = o.request.OpenLock(&q.Request)
 	if err != nil {
 		return err
 	}
-	programs, err := o.request.Programs.Find(ctx, a, b.Targets, true)
+	targets := q.Request.Targets
+	programs, err := o.request.Programs.Find(ctx, a, targets, true)
 	if err != nil {
 		return err
 	}
@@ -139,7 +158,7 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 		m.Defaults.Mirrors,
 		programs,
 		func(ctx context.Context, s *session.Session) (err error) {
-			due, err = status.Due(ctx, b, s.Builder, groups)
+			due, err = status.Due(ctx, s.Builder, q)
 			return err
 		},
 	)
@@ -163,8 +182,8 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	flags.WarnOfFabric(a, b)
-	return o.policy.Report(a, b.Targets, true)
+	flags.WarnOfFabric(a, targets, o.request.Targets.Selection)
+	return o.policy.Report(a, targets, true)
 }
 
 // printLeft says which images the plan leaves out, once for each cause.

@@ -17,7 +17,6 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/registry"
@@ -44,7 +43,7 @@ type App struct {
 	// Tests set these; their zero values are the real thing.
 	Attempts int
 	Backoff  time.Duration
-	Binaries batch.Programs
+	Binaries Programs
 
 	printing sync.Mutex // of Stdout, where several goroutines print, and of:
 	hold     bool       // results are kept back
@@ -113,30 +112,24 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 // Session is a command's connection to cache, network and terminal, open while App.Connect runs.
 type Session struct {
 	*images.Builder
+	app       *App
 	Publisher *layer.Finder // adds finished layers to registries; nil: the command does not
 	display   *display
 	transfers *transfers
 }
 
-// Connect opens a session, runs f in it and closes it. mirrors are the matrix's mirrors of registries;
-// those of the command line come first. programs are those that images get; nil is for commands
-// that plan no image.
+// Connect opens a session, runs f in it and closes it: see [App.Open].
 func (a *App) Connect(
 	ctx context.Context,
 	mirrors map[string][]string,
-	programs batch.Programs,
+	programs Programs,
 	f func(context.Context, *Session) error,
-) (err error) {
-	s, err := a.open(ctx, mirrors, programs)
+) error {
+	s, err := a.Open(ctx, mirrors, programs)
 	if err != nil {
 		return err
 	}
-	a.holdResults(true)
-	defer func() {
-		err = errors.Join(err, s.close())
-		a.holdResults(false)
-	}()
-	return s.explainDamage(ctx, f(ctx, s))
+	return s.Close(ctx, f(ctx, s))
 }
 
 // explainDamage looks whether content with a wrong digest lies in the cache. If so, it is removed,
@@ -168,7 +161,14 @@ func (a *App) Show(f func(progress.Observer) error) (err error) {
 	return f(d.Observe)
 }
 
-func (a *App) open(ctx context.Context, mirrors map[string][]string, programs batch.Programs) (*Session, error) {
+// Open opens a session, which the caller closes. mirrors are the matrix's mirrors of registries;
+// those of the command line come first. programs are those that images get; nil is for commands
+// that plan no image.
+func (a *App) Open(
+	ctx context.Context,
+	mirrors map[string][]string,
+	programs Programs,
+) (*Session, error) {
 	if a.Jobs < 1 || a.Jobs > 64 {
 		return nil, Usagef("--jobs %d: give a number from 1 to 64", a.Jobs)
 	}
@@ -187,24 +187,39 @@ func (a *App) open(ctx context.Context, mirrors map[string][]string, programs ba
 	if err != nil {
 		return nil, Usage(err)
 	}
-	s := &Session{display: d, transfers: &transfers{observe: d.Observe, open: map[string]*progress.Step{}}}
-	s.Builder, err = batch.Connect(batch.Connection{
-		Registry: registry.Options{
-			Jobs: a.Jobs, Offline: a.Offline, Insecure: a.Insecure, CAFile: cmp.Or(a.CAFile, a.Getenv(caVariable)), Mirrors: all,
-			MountFrom: a.MountFrom, Attempts: a.Attempts, Backoff: a.Backoff, Progress: s.transfers.Event,
-		},
-		Cache: dir, AllowRollback: a.rollback, NoHelpers: a.inGo, Programs: programs, Info: BuildInfo(), Observe: d.Observe,
+	s := &Session{
+		app:       a,
+		display:   d,
+		transfers: &transfers{observe: d.Observe, open: map[string]*progress.Step{}},
+	}
+	s.Builder, err = a.newBuilder(dir, registry.Options{
+		Jobs:      a.Jobs,
+		Offline:   a.Offline,
+		Insecure:  a.Insecure,
+		CAFile:    cmp.Or(a.CAFile, a.Getenv(caVariable)),
+		Mirrors:   all,
+		MountFrom: a.MountFrom,
+		Attempts:  a.Attempts,
+		Backoff:   a.Backoff,
+		Progress:  s.transfers.Event,
 	})
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
+	s.Builder.Binaries = programs
+	s.Builder.Observe = d.Observe
 	a.opened = true
+	a.holdResults(true)
 	return s, nil
 }
 
-// close ends the display after its last line.
-func (s *Session) close() error {
+// Close ends the session of work that ended with err, and the display after its last line. It
+// returns the error of the work, with what is to be said of it.
+func (s *Session) Close(ctx context.Context, err error) error {
+	err = s.explainDamage(ctx, err)
 	s.Registry.Close()
 	s.transfers.End()
-	return s.display.Close()
+	err = errors.Join(err, s.display.Close())
+	s.app.holdResults(false)
+	return err
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
-	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
@@ -38,7 +38,7 @@ func TestExitCode(t *testing.T) {
 		{matrix.Errors{{Message: "x"}}, 2},
 		{&matrix.IncompatibleError{}, 2},
 		{assert.Err(distros.Lookup("x")), 2},
-		{errors.Join(batch.ErrSomeFailed, pgp.ErrSignature), 3},
+		{errors.Join(images.ErrSomeFailed, pgp.ErrSignature), 3},
 		{fetch.ErrUnreachable, 4},
 		{fetch.ErrOffline, 4},
 		{&fetch.StatusError{Code: 500}, 4}, // fetch wraps it as ErrUnreachable

@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -74,23 +74,32 @@ func (a *App) Repository(flag string, defaults matrix.Defaults) string {
 	return cmp.Or(flag, a.Getenv(repositoryVariable), defaults.Repository)
 }
 
+// Epoch is SOURCE_DATE_EPOCH, seconds since 1970; 0 without it.
+func (a *App) Epoch() (int64, error) {
+	text := a.Getenv("SOURCE_DATE_EPOCH")
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, Usagef("SOURCE_DATE_EPOCH %q is not a number of seconds since 1970", text)
+	}
+	return n, nil
+}
+
 // Now is the time that a command uses: SOURCE_DATE_EPOCH, so that equal inputs give an equal
 // result, or the clock, in UTC and whole seconds.
 func (a *App) Now() (time.Time, error) {
-	epoch := a.Getenv("SOURCE_DATE_EPOCH")
-	if epoch == "" {
+	if a.Getenv("SOURCE_DATE_EPOCH") == "" {
 		return time.Now().UTC().Truncate(time.Second), nil
 	}
-	n, err := batch.ParseEpoch(epoch)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return time.Unix(n, 0).UTC(), nil
+	epoch, err := a.Epoch()
+	return time.Unix(epoch, 0).UTC(), err
 }
 
 // Programs finds the programs for images of this version, or makes them until ctx ends. A nil
 // finder is for commands that take what there is.
-func (a *App) Programs(ctx context.Context, f *programs.Finder) batch.Programs {
+func (a *App) Programs(ctx context.Context, f *programs.Finder) Programs {
 	if a.Binaries != nil {
 		return a.Binaries
 	}

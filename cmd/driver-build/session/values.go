@@ -93,6 +93,15 @@ func (v parsed) Set(text string) error {
 	return v.Value.Set(strings.Join(parts, ","))
 }
 
+// GetSlice returns the parts of a list, and any other value as a list of one.
+func (v parsed) GetSlice() []string {
+	list, ok := v.Value.(pflag.SliceValue)
+	if ok {
+		return list.GetSlice()
+	}
+	return []string{v.String()}
+}
+
 func parse(f *pflag.FlagSet, with func(string) (string, error), names []string) {
 	for _, name := range names {
 		flag := f.Lookup(name)

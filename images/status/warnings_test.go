@@ -1,4 +1,4 @@
-package batch_test
+package status_test
 
 import (
 	"testing"
@@ -6,12 +6,12 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/status"
 )
 
-// TestJudgeKernels: systems whose kernels break a driver for the same reason share a warning.
-func TestJudgeKernels(t *testing.T) {
+// TestWarningsOfKernels: systems whose kernels break a driver for the same reason share a warning.
+func TestWarningsOfKernels(t *testing.T) {
 	t.Parallel()
 	flavours := []string{matrix.Proprietary}
 	driver := matrix.Driver{Version: "1", Flavours: flavours, Kernel: driverinfo.KernelRule{Broken: []driverinfo.Broken{
@@ -24,9 +24,9 @@ func TestJudgeKernels(t *testing.T) {
 		}
 	}
 	want := []string{"driver 1 on a, c: no modules work from 5.9 on: nothing", "driver 1 on c: no modules work from 6.13 on: less"}
-	judged := batch.Judge(targets, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	assert.Same(t, want, judged.Texts())
-	assert.Equalf(t, 0, len(judged.Texts(driverinfo.KernelBroken)), "warnings about releases")
+	found := status.WarningsOf(targets, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	assert.Same(t, want, found.Texts())
+	assert.Equalf(t, 0, len(found.Texts(driverinfo.KernelBroken)), "warnings about releases")
 }
 
 // TestWithoutFabric: a driver that is named has a warning if NVIDIA has a fabric manager for it and the matrix does not.
@@ -45,14 +45,14 @@ func TestWithoutFabric(t *testing.T) {
 	all := matrix.Selection{Drivers: []string{"595.99.02", "595.91.07", "418.87.01", "580.1"}}
 	want := []string{"the matrix has no fabric manager for driver 595.99.02 on amd64: on nodes with NVLink switches (HGX, DGX) every CUDA program " +
 		"fails with error 802; driver-build list shows the drivers that have one"}
-	assert.Same(t, want, batch.WithoutFabric(targets, all))
-	assert.Equalf(t, 0, len(batch.WithoutFabric(targets, matrix.Selection{})), "no driver is named")
+	assert.Same(t, want, status.WithoutFabric(targets, all))
+	assert.Equalf(t, 0, len(status.WithoutFabric(targets, matrix.Selection{})), "no driver is named")
 	all.NoFabric = true
-	assert.Equalf(t, 0, len(batch.WithoutFabric(targets, all)), "it is not wanted")
+	assert.Equalf(t, 0, len(status.WithoutFabric(targets, all)), "it is not wanted")
 }
 
-// TestJudgeSystems: systems past their end of life are in one note, those close to it in another, each once.
-func TestJudgeSystems(t *testing.T) {
+// TestWarningsOfSystems: systems past their end of life are in one note, those close to it in another, each once.
+func TestWarningsOfSystems(t *testing.T) {
 	t.Parallel()
 	system := func(id, until string) matrix.Target {
 		return matrix.Target{System: matrix.System{ID: id, EndOfLife: matrix.EndOfLife{Until: until, Source: "s"}}}
@@ -61,11 +61,11 @@ func TestJudgeSystems(t *testing.T) {
 		system("amzn2", "2026-06"), system("amzn2", "2026-06"), system("sles15.6", "2025-12"), system("fedora43", "2026-12"),
 		system("debian13", "2030-06"), system("ol10", ""),
 	}
-	judged := batch.Judge(targets, time.Date(2026, 11, 29, 0, 0, 0, 0, time.UTC))
+	found := status.WarningsOf(targets, time.Date(2026, 11, 29, 0, 0, 0, 0, time.UTC))
 	want := []string{
 		"their distributions no longer support amzn2 (2026-06), sles15.6 (2025-12)",
 		"their distributions' support ends soon for fedora43 (2026-12)",
 	}
-	assert.Same(t, want, judged.Notices)
-	assert.Equal(t, 0, len(judged.Warnings))
+	assert.Same(t, want, found.Notices)
+	assert.Equal(t, 0, len(found.All))
 }

@@ -1,4 +1,4 @@
-package batch
+package images
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ func TestCauseOf(t *testing.T) {
 		"server m.example:80: 500 trouble":        unreachable("plan: get http://me:secret@m.example:80/dists/x: 500 trouble"),
 		"server z.example: refused":               unreachable("get http://a.example/x: no; get https://z.example/y: refused"),
 		"something else":                          unreachable("something else"),
-		"no headers":                              fmt.Errorf("535-debian12: %w", About("535-6.1.0-9-debian12", errors.New("no headers"))),
+		"no headers":                              fmt.Errorf("535-debian12: %w", nameError("535-6.1.0-9-debian12", errors.New("no headers"))),
 		"get https://m.example/x: 404 Not Found":  fmt.Errorf("get https://m.example/x: 404 Not Found%w%w", hidden{fetch.ErrUnreachable}, hidden{fs.ErrNotExist}),
 	} {
 		assert.Equal(t, want, CauseOf(err, "535-debian12"))

@@ -1,4 +1,4 @@
-package main
+package plancmd
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/status"
 )
 
@@ -27,7 +27,8 @@ type checkFlags struct {
 	policy  flags.Policy
 }
 
-func newCheckCmd(a *session.App) *cobra.Command {
+// NewCheck returns the command check.
+func NewCheck(a *session.App) *cobra.Command {
 	var o checkFlags
 	cmd := &cobra.Command{
 		Use: "check", Short: "Say which images could be built now, and what is in the way", Long: checkLong, Args: cobra.NoArgs,
@@ -55,21 +56,27 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	b, err := o.request.Batch(a, m.Defaults)
+	var q status.Query
+	q.Repository, err = o.request.Repository.Find(a, m.Defaults)
 	if err != nil {
 		return err
 	}
-	pairs, err := batch.Pairs(m, b.Selection)
+	q.Request, err = o.request.WithoutTargets(a, m.Defaults)
 	if err != nil {
 		return err
 	}
-	batch.JudgePairs(m, pairs, o.policy.Day, nil)
-	b.Targets = batch.Targets(pairs)
-	err = b.OpenLock()
+	pairs, err := status.Pairs(m, o.request.Targets.Selection)
 	if err != nil {
 		return err
 	}
-	programs, err := o.request.Programs.Find(ctx, a, b.Targets, false)
+	status.AddAdvisories(m, pairs, o.policy.Day, nil)
+	targets := status.Targets(pairs)
+	q.Request.Targets = targets
+	err = o.request.OpenLock(&q.Request)
+	if err != nil {
+		return err
+	}
+	programs, err := o.request.Programs.Find(ctx, a, targets, false)
 	if err != nil {
 		return err
 	}
@@ -79,7 +86,7 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 		m.Defaults.Mirrors,
 		programs,
 		func(ctx context.Context, s *session.Session) (err error) {
-			rows, err = status.Check(ctx, b, s.Builder, pairs)
+			rows, err = status.Check(ctx, s.Builder, q, pairs)
 			return err
 		},
 	)
@@ -90,19 +97,14 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	denied := o.policy.Report(a, b.Targets, true)
-	if n := len(slices.DeleteFunc(rows, func(r status.Checked) bool { return !r.Broken })); n > 0 {
-		return errors.Join(
-			fmt.Errorf(
-				"%d of %d pairs cannot be built: %w",
-				n,
-				len(b.Targets),
-				batch.ErrSomeFailed,
-			),
-			denied,
-		)
+	denied := o.policy.Report(a, targets, true)
+	broken := slices.DeleteFunc(rows, func(r status.Checked) bool { return !r.Broken })
+	if len(broken) == 0 {
+		return denied
 	}
-	return denied
+	const format = "%d of %d pairs cannot be built: %w"
+	err = fmt.Errorf(format, len(broken), len(targets), images.ErrSomeFailed)
+	return errors.Join(err, denied)
 }
 
 func printChecked(a *session.App, rows []status.Checked) error {
@@ -142,18 +144,18 @@ func printChecked(a *session.App, rows []status.Checked) error {
 }
 
 // sharedCauses are those that hit several pairs.
-func sharedCauses(rows []status.Checked) []batch.Cause {
-	var all []batch.Cause
+func sharedCauses(rows []status.Checked) []images.Cause {
+	var all []images.Cause
 	for _, r := range rows {
 		var seen []string // of this pair
 		for _, v := range r.Verdicts() {
 			if v.Cause != "" && !slices.Contains(seen, v.Cause) {
 				seen = append(seen, v.Cause)
-				all = batch.AddCause(all, v.Cause, r.Tag+" "+r.Arch)
+				all = images.AddCause(all, v.Cause, r.Tag+" "+r.Arch)
 			}
 		}
 	}
-	return slices.DeleteFunc(all, func(g batch.Cause) bool { return len(g.Targets) < 2 })
+	return slices.DeleteFunc(all, func(g images.Cause) bool { return len(g.Targets) < 2 })
 }
 
 func verdict(v *status.Verdict) string {
@@ -165,14 +167,14 @@ func verdict(v *status.Verdict) string {
 
 // checkNote gives the reasons of the states, for people. Those that several pairs share are below
 // the table.
-func checkNote(r status.Checked, shared []batch.Cause) string {
+func checkNote(r status.Checked, shared []images.Cause) string {
 	var notes []string
 	for _, v := range r.Verdicts() {
 		if v.State == status.VerdictOK || v.Detail == "" {
 			continue
 		}
 		text := v.Detail
-		if n := slices.IndexFunc(shared, func(g batch.Cause) bool { return g.Text == v.Cause }); n >= 0 {
+		if n := slices.IndexFunc(shared, func(g images.Cause) bool { return g.Text == v.Cause }); n >= 0 {
 			text = fmt.Sprintf("cause %d", n+1)
 		}
 		if !slices.Contains(notes, text) {

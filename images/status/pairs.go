@@ -1,4 +1,4 @@
-package batch
+package status
 
 import (
 	"slices"
@@ -61,7 +61,8 @@ type Component struct {
 // Without systems or drivers it is about all there are.
 func Pairs(m *matrix.Matrix, s matrix.Selection) ([]Pair, error) {
 	s.All = true
-	if _, err := m.Select(s); err != nil {
+	_, err := m.Select(s)
+	if err != nil {
 		return nil, failure.Of(failure.Usage, err)
 	}
 	var pairs []Pair
@@ -87,10 +88,12 @@ func pair(c matrix.Candidate, noFabric bool) Pair {
 		p.Excluded = c.Broken[0].Rule + ": " + c.Broken[0].Reason
 		return p
 	}
-	p.Target, p.Limits, p.Flavours, p.Source = t, recipe.Limits(
-		t,
-	), t.Flavours, d.Archives[t.Arch].Kind()
-	if _, _, ok := d.Debian.Wants(t.System.ID, t.Arch); ok {
+	p.Target = t
+	p.Limits = recipe.Limits(t)
+	p.Flavours = t.Flavours
+	p.Source = d.Archives[t.Arch].Kind()
+	_, _, packaged := d.Debian.Wants(t.System.ID, t.Arch)
+	if packaged {
 		p.Source = "deb"
 	}
 	for _, c := range t.Companions {
@@ -135,9 +138,6 @@ func components(d matrix.Driver, arch string) (all []Component) {
 	slices.SortFunc(all, func(a, b Component) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
-
-// Wanted says whether a list names something; an empty list names everything.
-func Wanted(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 
 // Targets are those of the pairs that are not excluded.
 func Targets(pairs []Pair) (all []matrix.Target) {

@@ -1,4 +1,4 @@
-package batch
+package images
 
 import (
 	"context"
@@ -9,19 +9,16 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/failure"
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/kernelmodules"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// Archs are the architectures that driver images are made for.
-func Archs() []string { return []string{"amd64", "arm64"} }
-
-// Open opens an image for each architecture that is wanted, or, where none is named, for each that
+// OpenArchs opens an image for each architecture that is wanted, or, where none is named, for each that
 // it is there for.
-func Open(
+func OpenArchs(
 	ctx context.Context,
 	client *registry.Client,
 	ref string,
@@ -48,15 +45,14 @@ func Open(
 }
 
 // Sign signs the modules in the images of all architectures; ref names them in messages.
-func Sign(
+func (b *Builder) Sign(
 	ctx context.Context,
-	b *images.Builder,
 	ref string,
 	all map[string]v1.Image,
 	how kernelmodules.Signatures,
 ) ([]v1.Image, error) {
 	signed := make([]v1.Image, 0, len(all))
-	for _, arch := range Archs() {
+	for _, arch := range matrix.Archs() {
 		if all[arch] == nil {
 			continue
 		}
