@@ -203,18 +203,21 @@ func (b Blobs) Document(h v1.Hash, limit int64) ([]byte, error) {
 // stored is an artifact of any kind over blobs.
 type stored struct {
 	raw   []byte
+	doc   document
 	blobs Blobs
 }
 
-// NewArtifact makes an artifact of a verified manifest or index. [Collect] reads what it names.
+// NewArtifact makes an artifact of a manifest or index whose digest was verified. [Collect] reads
+// what it names.
 func NewArtifact(raw []byte, b Blobs) (Artifact, error) {
-	if _, err := kindOf(raw); err != nil {
+	doc, err := parse(raw)
+	if err != nil {
 		return nil, err
 	}
-	return &stored{raw, b}, nil
+	return &stored{raw, doc, b}, nil
 }
 
-func (s *stored) MediaType() (types.MediaType, error) { return mediaTypeOf(s.raw), nil }
+func (s *stored) MediaType() (types.MediaType, error) { return s.doc.MediaType, nil }
 func (s *stored) Digest() (v1.Hash, error)            { return HashOf(s.raw), nil }
 func (s *stored) Size() (int64, error)                { return int64(len(s.raw)), nil }
 func (s *stored) RawManifest() ([]byte, error)        { return s.raw, nil }

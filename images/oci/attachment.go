@@ -3,7 +3,6 @@ package oci
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // Attachment is a manifest that belongs to an image or an index, with its blobs: a signature, an
@@ -32,34 +30,29 @@ func (a Attachment) Content() *Content {
 	return &Content{Blobs: a.Blobs, Documents: append(slices.Clone(a.Nested), a.Manifest)}
 }
 
-// attached is what the manifest or the index of an attachment says of itself.
-type attached struct {
-	ArtifactType string            `json:"artifactType"`
-	Annotations  map[string]string `json:"annotations"`
-	Config       v1.Descriptor     `json:"config"`
-	Subject      v1.Descriptor     `json:"subject"`
-}
-
 // ErrSubject says that a manifest does not belong to what it was listed for.
 var ErrSubject = errors.New("it does not refer to that subject")
 
 // AttachmentOf makes an attachment of a manifest that was read. The error is [ErrSubject] if the
 // manifest has no tag and names another subject.
-func AttachmentOf(subject v1.Hash, tag string, t Artifact) (Attachment, error) {
+func AttachmentOf(subject v1.Hash, tag string, t Artifact) (a Attachment, err error) {
 	all, err := Collect(t)
 	if err != nil {
-		return Attachment{}, err
+		return a, err
 	}
 	top := all.Top()
-	doc, err := strictjson.Decode[attached](top.Raw)
+	doc, err := parse(top.Raw)
 	if err != nil {
-		return Attachment{}, fmt.Errorf("the manifest is malformed: %w", err)
+		return a, err
 	}
 	if tag == "" && doc.Subject.Digest != subject {
-		return Attachment{}, ErrSubject
+		return a, ErrSubject
 	}
 	top.Desc.Annotations = doc.Annotations
-	top.Desc.ArtifactType = cmp.Or(doc.ArtifactType, string(doc.Config.MediaType))
+	top.Desc.ArtifactType = doc.ArtifactType
+	if doc.Config != nil {
+		top.Desc.ArtifactType = cmp.Or(doc.ArtifactType, string(doc.Config.MediaType))
+	}
 	return Attachment{
 		Subject:  subject,
 		Tag:      tag,

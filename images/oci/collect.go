@@ -9,7 +9,6 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // Bounds of the manifests of one artifact. An index of images has about ten, of 2 KiB each.
@@ -131,14 +130,14 @@ func (c *collector) add(t Artifact, depth int) error {
 			"it has more than %d manifests or %d bytes of them", maxDocuments, maxDocumentBytes,
 		)
 	}
-	index, err := kindOf(raw)
+	doc, err := parse(raw)
 	if err != nil {
 		return err
 	}
-	if index {
-		err = c.addIndex(raw, partsOf(t), depth)
+	if doc.Manifests == nil {
+		err = c.addManifest(d, doc, partsOf(t))
 	} else {
-		err = c.addManifest(d, partsOf(t))
+		err = c.addIndex(*doc.Manifests, partsOf(t), depth)
 	}
 	c.Documents = append(c.Documents, d)
 	return err
@@ -146,12 +145,8 @@ func (c *collector) add(t Artifact, depth int) error {
 
 // addIndex adds what an index names: other documents, and blobs, which the caches of BuildKit list
 // in an index.
-func (c *collector) addIndex(raw []byte, p parts, depth int) error {
-	m, err := strictjson.Decode[v1.IndexManifest](raw)
-	if err != nil {
-		return fmt.Errorf("the index is malformed: %w", err)
-	}
-	for _, d := range m.Manifests {
+func (c *collector) addIndex(entries []v1.Descriptor, p parts, depth int) error {
+	for _, d := range entries {
 		err := c.addEntry(d, p, depth)
 		if err != nil {
 			return fmt.Errorf("%s in the index: %w", d.Digest, err)
@@ -161,50 +156,48 @@ func (c *collector) addIndex(raw []byte, p parts, depth int) error {
 }
 
 func (c *collector) addEntry(d v1.Descriptor, p parts, depth int) error {
-	err := checkDescriptor(d)
-	if err != nil || c.seen[d.Digest] {
-		return err
-	}
 	mt := d.MediaType
-	if mt == "" || mt.IsImage() || mt.IsIndex() || mt.IsSchema1() {
-		t, err := p.artifact(d)
-		if err != nil {
-			return err
-		}
-		return c.add(t, depth-1)
-	}
-	if p.blob == nil {
+	isBlob := mt != "" && !mt.IsImage() && !mt.IsIndex() && !mt.IsSchema1()
+	switch {
+	case c.seen[d.Digest]:
+		return nil
+	case isBlob && p.blob == nil:
 		return fmt.Errorf("its type is %q", mt)
+	case isBlob:
+		c.addBlob(d, p)
+		return nil
 	}
-	c.addBlob(d, p)
-	return nil
-}
-
-// addManifest adds the layers and the config of a manifest.
-func (c *collector) addManifest(d Document, p parts) error {
-	m, err := parseGeneric(d.Raw)
+	t, err := p.artifact(d)
 	if err != nil {
 		return err
 	}
+	return c.add(t, depth-1)
+}
+
+// addManifest adds the layers and the config of a manifest.
+func (c *collector) addManifest(d Document, doc document, p parts) error {
 	if p.blob == nil {
 		return errors.New("it is neither an image nor an index")
 	}
-	isImage := m.Config.MediaType.IsConfig()
-	for _, b := range append(slices.Clone(m.Layers), m.Config) {
+	config := *doc.Config
+	isImage := config.MediaType.IsConfig()
+	for _, b := range append(doc.Layers, config) {
 		if !b.MediaType.IsDistributable() {
 			return malformed(
 				"the manifest has a layer of type %q: it is not in the registry, and cannot be copied",
 				b.MediaType,
 			)
 		}
-		isImage = isImage && (b.Digest == m.Config.Digest || b.MediaType.IsLayer())
+		isImage = isImage && (b.Digest == config.Digest || b.MediaType.IsLayer())
 		c.addBlob(b, p)
 	}
-	if isImage {
-		c.images = append(c.images, d)
-		if name := m.Annotations[BaseNameAnnotation]; name != "" {
-			c.Bases = append(c.Bases, name)
-		}
+	if !isImage {
+		return nil
+	}
+	c.images = append(c.images, d)
+	base := doc.Annotations[BaseNameAnnotation]
+	if base != "" {
+		c.Bases = append(c.Bases, base)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/strictjson"
@@ -31,7 +33,7 @@ func (a Attachment) Extend(
 	if err != nil {
 		return out, err
 	}
-	manifest := NewDocument(existing, mediaTypeOf(existing))
+	manifest := NewDocument(existing, cmp.Or(m.MediaType, types.OCIManifestSchema1))
 	out = Attachment{Subject: a.Subject, Tag: a.Tag, Manifest: manifest}
 	for _, l := range mine.Layers {
 		if slices.ContainsFunc(m.Layers, func(there v1.Descriptor) bool {

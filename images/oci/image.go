@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -51,7 +52,8 @@ func newImage(raw []byte, b Blobs) (*image, error) {
 			m.Config.Digest, len(diffIDs), len(m.Layers),
 		)
 	}
-	i := &image{stored: stored{raw, b}, config: config, manifest: m}
+	own := document{MediaType: cmp.Or(m.MediaType, types.OCIManifestSchema1)}
+	i := &image{stored: stored{raw, own, b}, config: config, manifest: m}
 	for n, d := range m.Layers {
 		i.layers = append(i.layers, &layer{d, diffIDs[n], b})
 	}

@@ -13,7 +13,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/failure"
-	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // LocalAttachments returns everything in a layout or an OCI archive that belongs to an artifact in
@@ -34,7 +33,11 @@ func LocalAttachments(ctx context.Context, ref string) (out []Attachment, err er
 	if err != nil {
 		return nil, err
 	}
-	content, err := Collect(&stored{top, b})
+	artifact, err := NewArtifact(top, b)
+	if err != nil {
+		return nil, err
+	}
+	content, err := Collect(artifact)
 	if err != nil {
 		return nil, err
 	}
@@ -116,13 +119,17 @@ func (f *finder) add(h v1.Hash, tag string) error {
 	hex := strings.TrimPrefix(strings.TrimSuffix(tag, path.Ext(tag)), "sha256-")
 	subject := v1.Hash{Algorithm: "sha256", Hex: hex}
 	if tag == "" {
-		doc, err := strictjson.Decode[attached](raw)
+		doc, err := parse(raw)
 		if err != nil || doc.Subject.Digest.Hex == "" {
 			return nil //nolint:nilerr // an image, or something else
 		}
 		subject = doc.Subject.Digest
 	}
-	a, err := AttachmentOf(subject, tag, &stored{raw, f.blobs})
+	artifact, err := NewArtifact(raw, f.blobs)
+	if err != nil {
+		return fmt.Errorf("%s: %w", h, err)
+	}
+	a, err := AttachmentOf(subject, tag, artifact)
 	if err != nil {
 		return fmt.Errorf("%s: %w", h, err)
 	}

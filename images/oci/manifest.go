@@ -2,7 +2,6 @@ package oci
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,13 +36,16 @@ func (e *PlatformError) Error() string {
 // FailureKind says what the command makes of it.
 func (*PlatformError) FailureKind() failure.Kind { return failure.Network }
 
-// outline is what tells an index from a manifest.
-type outline struct {
-	SchemaVersion int             `json:"schemaVersion"`
-	MediaType     types.MediaType `json:"mediaType"`
-	Manifests     json.RawMessage `json:"manifests"`
-	Layers        json.RawMessage `json:"layers"`
-	Config        json.RawMessage `json:"config"`
+// document is what a manifest or an index says. One of Config and Manifests is nil.
+type document struct {
+	SchemaVersion int               `json:"schemaVersion"`
+	MediaType     types.MediaType   `json:"mediaType"`
+	ArtifactType  string            `json:"artifactType"`
+	Annotations   map[string]string `json:"annotations"`
+	Config        *v1.Descriptor    `json:"config"`
+	Layers        []v1.Descriptor   `json:"layers"`
+	Manifests     *[]v1.Descriptor  `json:"manifests"`
+	Subject       v1.Descriptor     `json:"subject"`
 }
 
 // malformed is an error about the content of a document.
@@ -51,44 +53,40 @@ func malformed(format string, args ...any) error {
 	return failure.Errorf(failure.Content, format, args...)
 }
 
-// kindOf distinguishes an index from a manifest by the content, because a server or a layout may
-// not state the type.
-func kindOf(raw []byte) (index bool, err error) {
-	doc, err := strictjson.Decode[outline](raw)
+// parse reads a manifest or an index, and checks what it names. Content decides which of the two it
+// is, because a server or a layout may not state the type. Only documents of OCI may omit theirs.
+func parse(raw []byte) (doc document, err error) {
+	doc, err = strictjson.Decode[document](raw)
 	if err != nil {
-		return false, fmt.Errorf("the manifest is malformed: %w", err)
+		return doc, fmt.Errorf("the manifest is malformed: %w", err)
 	}
 	switch {
 	case doc.SchemaVersion == 1:
-		return false, malformed(
+		return doc, malformed(
 			"the manifest has the format of 2015 (schema 1), which is not supported: push the image again with a current tool",
 		)
 	case doc.SchemaVersion != 2:
-		return false, malformed(
-			"the manifest is malformed: its schemaVersion is %d, want 2",
-			doc.SchemaVersion,
+		return doc, malformed(
+			"the manifest is malformed: its schemaVersion is %d, want 2", doc.SchemaVersion,
 		)
-	case doc.Manifests != nil && doc.Config == nil:
-		return true, nil
-	case doc.Config != nil && doc.Manifests == nil:
-		return false, nil
+	case (doc.Config == nil) == (doc.Manifests == nil):
+		return doc, malformed("the manifest is malformed: neither an image nor an index")
 	}
-	return false, malformed("the manifest is malformed: neither an image nor an index")
-}
-
-// mediaTypeOf returns the type that a document states itself, or else OCI's, because only OCI
-// documents may omit it.
-func mediaTypeOf(raw []byte) types.MediaType {
-	doc, err := strictjson.Decode[outline](raw)
-	switch {
-	case err != nil:
-		return types.OCIManifestSchema1
-	case doc.MediaType != "":
-		return doc.MediaType
-	case doc.Manifests != nil:
-		return types.OCIImageIndex
+	named := doc.Layers
+	if doc.Manifests != nil {
+		named = append(named, *doc.Manifests...)
+		doc.MediaType = cmp.Or(doc.MediaType, types.OCIImageIndex)
+	} else {
+		named = append(named, *doc.Config)
+		doc.MediaType = cmp.Or(doc.MediaType, types.OCIManifestSchema1)
 	}
-	return types.OCIManifestSchema1
+	for _, d := range named {
+		err := checkDescriptor(d)
+		if err != nil {
+			return doc, fmt.Errorf("the manifest is malformed: %w", err)
+		}
+	}
+	return doc, nil
 }
 
 // ChooseManifest follows indexes down to the manifest for linux/arch. load returns a manifest by
@@ -105,22 +103,14 @@ func ChooseManifest(
 		}
 	}()
 	for range maxDepth {
-		index, err := kindOf(top)
+		doc, err := parse(top)
 		if err != nil {
 			return nil, err
 		}
-		if !index || arch == "" {
+		if doc.Manifests == nil || arch == "" {
 			return top, nil
 		}
-		doc, err := strictjson.Decode[v1.IndexManifest](top)
-		if err != nil {
-			return nil, fmt.Errorf("the index is malformed: %w", err)
-		}
-		next, err := pick(ref, arch, doc.Manifests)
-		if err != nil {
-			return nil, err
-		}
-		err = checkDescriptor(next)
+		next, err := pick(ref, arch, *doc.Manifests)
 		if err != nil {
 			return nil, err
 		}
@@ -275,14 +265,16 @@ func ParseManifest(raw []byte) (*v1.Manifest, error) {
 
 // parseGeneric parses a manifest of anything, and checks its descriptors.
 func parseGeneric(raw []byte) (*v1.Manifest, error) {
+	doc, err := parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	if doc.Manifests != nil {
+		return nil, malformed("it is an index, and not the manifest of one thing")
+	}
 	m, err := strictjson.Decode[v1.Manifest](raw)
 	if err != nil {
 		return nil, fmt.Errorf("the manifest is malformed: %w", err)
-	}
-	for _, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
-		if err := checkDescriptor(d); err != nil {
-			return nil, fmt.Errorf("the manifest is malformed: %w", err)
-		}
 	}
 	return &m, nil
 }
