@@ -31,6 +31,7 @@ require (
 	github.com/moby/sys/mountinfo v0.7.3
 	github.com/opencontainers/go-digest v1.0.0
 	github.com/opencontainers/image-spec v1.1.1
+	github.com/opencontainers/runtime-spec v1.3.0
 	github.com/package-url/packageurl-go v0.1.1
 	github.com/prometheus/client_model v0.6.2
 	github.com/prometheus/common v0.70.1

@@ -3,10 +3,14 @@ package lab
 import (
 	"cmp"
 	"crypto/rand"
+	_ "embed" // the runtime's configuration
 	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strings"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/driver-container/driver-container/ci/lab/wire"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -131,7 +135,7 @@ func (g *Guest) startContainer(c Container, image Image) *Process {
 		}
 		args = append(args, kind+m.Host)
 	}
-	config := require.Value(json.Marshal(c.runtimeConfig(id, image)))(g.t)
+	config := require.Value(json.Marshal(c.runtimeConfig(g.t, id, image)))(g.t)
 	p, err := g.client.start(
 		g.t,
 		wire.Request{Process: id, Args: args, Input: config, PIDFile: bundleDir(id) + "/pid"},
@@ -141,69 +145,50 @@ func (g *Guest) startContainer(c Container, image Image) *Process {
 	return p
 }
 
-type object map[string]any
+// runtimeDefaults is what containerd asks of the OCI runtime for each privileged container. /dev is
+// a copy of the host's device nodes, which the hook makes in the folder of its last argument.
+//
+//go:embed runtime.json
+var runtimeDefaults []byte
 
-// runtimeConfig returns the configuration of the OCI runtime that containerd makes for a privileged
-// container.
-func (c Container) runtimeConfig(id string, image Image) object {
-	args := c.Command
-	if len(args) == 0 {
-		args = image.Command
+// runtimeConfig returns the configuration of the OCI runtime.
+func (c Container) runtimeConfig(t testing.TB, id string, image Image) *specs.Spec {
+	t.Helper()
+	s := &specs.Spec{}
+	require.NoError(t, json.Unmarshal(runtimeDefaults, s))
+	command := c.Command
+	if len(command) == 0 {
+		command = image.Command
 	}
-	mount := func(at, kind, source string, options ...string) object {
-		return object{"destination": at, "type": kind, "source": source, "options": options}
-	}
-	mounts := []object{
-		mount("/proc", "proc", "proc", "nosuid", "noexec", "nodev"),
-		mount("/sys", "sysfs", "sysfs", "nosuid", "noexec", "nodev"),
-		mount("/sys/fs/cgroup", "cgroup", "cgroup", "nosuid", "noexec", "nodev"),
-	}
-	hooks := object{}
+	s.Hostname = c.Name
+	s.Process.Args = slices.Concat(command, c.Args)
+	s.Process.Env = lastOfEach(slices.Concat(image.Env, []string{"HOME=/root"}, c.Env))
+	s.Process.Capabilities.Effective = s.Process.Capabilities.Bounding
+	s.Process.Capabilities.Permitted = s.Process.Capabilities.Bounding
+	s.Linux.CgroupsPath = c.cgroup(id)
+	copyDevices := &s.Hooks.CreateContainer[0]
+	copyDevices.Args = append(copyDevices.Args, bundleDir(id))
 	if c.HostDev {
-		mounts = append(mounts, mount("/dev", "bind", "/dev", "rbind", "rprivate"))
-	} else {
-		mounts = append(mounts,
-			mount("/dev", "tmpfs", "tmpfs", "nosuid", "strictatime", "mode=755", "size=65536k"),
-			mount("/dev/pts", "devpts", "devpts", "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"),
-			mount("/dev/mqueue", "mqueue", "mqueue", "nosuid", "noexec", "nodev"),
-			mount("/dev/shm", "tmpfs", "shm", "nosuid", "noexec", "nodev", "mode=1777", "size=65536k"))
-		nodes := `cd /dev && find . -xdev \( -type c -o -type b \) ! -name ptmx | cpio -o -H newc |
-			{ cd ` + bundleDir(id) + "/rootfs/dev; cpio -idmu; }"
-		hooks["createContainer"] = []object{{"path": "/bin/sh", "args": []string{"sh", "-c", nodes}, "env": hostEnv()}}
+		s.Hooks = nil
+		s.Mounts = slices.DeleteFunc(s.Mounts, func(m specs.Mount) bool {
+			return strings.HasPrefix(m.Destination, "/dev")
+		})
+		c.Mounts = slices.Insert(slices.Clone(c.Mounts), 0, Mount{Host: "/dev", Guest: "/dev"})
 	}
-	propagation := "rprivate"
 	for _, m := range c.Mounts {
-		options := []string{"rbind", "rprivate"}
+		propagation := "rprivate"
 		if m.Shared {
-			options[1], propagation = "rshared", "rshared" // containerd asks for both
+			propagation = "rshared"
+			s.Linux.RootfsPropagation = propagation // containerd asks for both
 		}
+		options := []string{"rbind", propagation}
 		if m.ReadOnly {
 			options = append(options, "ro")
 		}
-		mounts = append(mounts, mount(m.Guest, "bind", m.Host, options...))
+		mount := specs.Mount{Destination: m.Guest, Type: "bind", Source: m.Host, Options: options}
+		s.Mounts = append(s.Mounts, mount)
 	}
-	capabilities := strings.Fields(allCapabilities)
-	return object{
-		"ociVersion": "1.0.2", "hostname": c.Name, "root": object{"path": "rootfs"}, "mounts": mounts, "hooks": hooks,
-		"process": object{
-			"cwd": "/", "user": object{"uid": 0, "gid": 0}, "args": append(slices.Clone(args), c.Args...),
-			"env": lastOfEach(slices.Concat(image.Env, []string{"HOME=/root"}, c.Env)),
-			"capabilities": object{
-				"bounding":  capabilities,
-				"effective": capabilities,
-				"permitted": capabilities,
-			},
-		},
-		"linux": object{
-			"namespaces": []object{
-				{"type": "mount"},
-				{"type": "uts"},
-				{"type": "ipc"},
-			}, "rootfsPropagation": propagation,
-			"resources":   object{"devices": []object{{"allow": true, "access": "rwm"}}},
-			"cgroupsPath": c.cgroup(id),
-		},
-	}
+	return s
 }
 
 // cgroup returns where kubelet with the systemd driver puts a container of a burstable pod.
@@ -211,12 +196,6 @@ func (c Container) cgroup(id string) string {
 	pod := "kubepods-burstable-pod" + strings.ReplaceAll(c.PodUID, "-", "_") + ".slice"
 	return "/kubepods.slice/kubepods-burstable.slice/" + pod + "/cri-containerd-" + id + ".scope"
 }
-
-const allCapabilities = `CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_KILL CAP_SETGID CAP_SETUID CAP_SETPCAP
-	CAP_LINUX_IMMUTABLE CAP_NET_BIND_SERVICE CAP_NET_BROADCAST CAP_NET_ADMIN CAP_NET_RAW CAP_IPC_LOCK CAP_IPC_OWNER CAP_SYS_MODULE
-	CAP_SYS_RAWIO CAP_SYS_CHROOT CAP_SYS_PTRACE CAP_SYS_PACCT CAP_SYS_ADMIN CAP_SYS_BOOT CAP_SYS_NICE CAP_SYS_RESOURCE CAP_SYS_TIME
-	CAP_SYS_TTY_CONFIG CAP_MKNOD CAP_LEASE CAP_AUDIT_WRITE CAP_AUDIT_CONTROL CAP_SETFCAP CAP_MAC_OVERRIDE CAP_MAC_ADMIN CAP_SYSLOG
-	CAP_WAKE_ALARM CAP_BLOCK_SUSPEND CAP_AUDIT_READ CAP_PERFMON CAP_BPF CAP_CHECKPOINT_RESTORE`
 
 // lastOfEach keeps the last value of each variable, as container runtimes do: otherwise a process
 // would use the first of two.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 )
 
@@ -81,6 +82,9 @@ func (s session) inspect(c *Client, output string) {
 	}
 }
 
+//go:embed bundle.json
+var bundleDefaults []byte
+
 // writeBundle makes an OCI bundle whose root is the world's system, with a folder in memory above
 // it, because hooks write to it.
 func writeBundle(dir, id, device string) error {
@@ -92,47 +96,14 @@ func writeBundle(dir, id, device string) error {
 	if err := mount("overlay", dir+"/rootfs", "overlay", 0, "lowerdir=/,upperdir="+dir+"/upper,workdir="+dir+"/work"); err != nil {
 		return err
 	}
-	type m map[string]any
-	config := m{
-		"ociVersion": "1.0.2",
-		"process": m{
-			"terminal": false, "cwd": "/", "user": m{"uid": 0, "gid": 0},
-			"env": []string{
-				"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
-				"NVIDIA_VISIBLE_DEVICES=" + device,
-			},
-			"args": []string{"/bin/sh", "-c", look},
-		},
-		"root": m{"path": "rootfs", "readonly": false}, "hostname": "consumer",
-		"mounts": []m{
-			{"destination": "/proc", "type": "proc", "source": "proc"},
-			{
-				"destination": "/dev",
-				"type":        "tmpfs",
-				"source":      "tmpfs",
-				"options":     []string{"nosuid", "mode=755", "size=64k"},
-			},
-			{"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"},
-			{
-				"destination": "/sys",
-				"type":        "sysfs",
-				"source":      "sysfs",
-				"options":     []string{"nosuid", "noexec", "nodev", "ro"},
-			},
-		},
-		"linux": m{
-			"cgroupsPath": "/" + id, // one level, which runc removes itself
-			"namespaces": []m{
-				{"type": "pid"},
-				{"type": "mount"},
-				{"type": "ipc"},
-				{"type": "uts"},
-				{"type": "network"},
-			},
-			"resources": m{"devices": []m{{"allow": false, "access": "rwm"}}},
-		},
+	var s specs.Spec
+	if err := json.Unmarshal(bundleDefaults, &s); err != nil {
+		return err
 	}
-	data, err := json.Marshal(config)
+	s.Process.Env = append(s.Process.Env, "NVIDIA_VISIBLE_DEVICES="+device)
+	s.Process.Args = append(s.Process.Args, look)
+	s.Linux.CgroupsPath = "/" + id // one level, which runc removes itself
+	data, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
