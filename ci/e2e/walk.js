@@ -1,5 +1,5 @@
-// Opens every page of the site in a frame, and sends what it finds to /result. WIDTH, DARK, PAGES and QUESTIONS
-// are replaced by the test.
+// Opens every page of the site in a frame, and sends what it finds to /result. WIDTH, PAGES and QUESTIONS are
+// replaced by the test.
 const frame = document.getElementById('frame')
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
 const scrolls = 'table, pre, .diagram, .VPSidebar, .VPLocalNavOutlineDropdown'
@@ -36,11 +36,6 @@ function measure(page, doc) {
       cut.push(`${x.tagName}.${x.getAttribute('class')} ends at ${r.right}: ${x.textContent.trim().slice(0, 60)}`)
     }
   }
-  if (WIDTH > 1000 && page === '/') { // at a desk nothing of the first page is cropped
-    for (const x of doc.querySelectorAll('main table, main .diagram')) {
-      if (x.scrollWidth > x.clientWidth + 1) cut.push(`${x.tagName}: ${x.scrollWidth} of ${x.clientWidth}: ${x.textContent.trim().slice(0, 60)}`)
-    }
-  }
   for (const label of doc.querySelectorAll('.diagram foreignObject')) {
     const text = label.firstElementChild.getBoundingClientRect(), box = label.getBoundingClientRect()
     if (text.height > box.height + 1 || text.width > box.width + 1) cut.push(`a label of a diagram: ${label.textContent}`)
@@ -50,7 +45,7 @@ function measure(page, doc) {
   }))
   return {
     Page: page, Title: doc.querySelector('main h1')?.textContent ?? '', Width: doc.documentElement.scrollWidth, Cut: cut.slice(0, 5),
-    Dark: doc.documentElement.classList.contains('dark'), Pictures: pictures, Diagrams: doc.querySelectorAll('.diagram svg').length,
+    Pictures: pictures, Diagrams: doc.querySelectorAll('.diagram svg').length,
     IDs: [...doc.querySelectorAll('[id]')].map((x) => x.id),
     Links: [...doc.querySelectorAll('main a[href], .VPSidebar a[href]')].map((x) => x.href),
   }
@@ -69,7 +64,7 @@ async function search(word) {
 }
 
 async function walk() {
-  localStorage.setItem('vitepress-theme-appearance', DARK ? 'dark' : 'light')
+  localStorage.setItem('vitepress-theme-appearance', 'light')
   const found = { Pages: [], Hits: {}, Error: '' }
   try {
     for (const page of PAGES) found.Pages.push(measure(page, await open(page)))

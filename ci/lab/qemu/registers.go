@@ -3,6 +3,8 @@ package qemu
 import (
 	"cmp"
 	"encoding/binary"
+	"fmt"
+	"strings"
 )
 
 // bars are the memory regions. The proxy device knows 32-bit BARs only, so the three are BAR 0, 1
@@ -31,53 +33,60 @@ type gpu struct {
 
 func newGPU(m Model) *gpu {
 	g := &gpu{
-		fixed: map[uint32]uint32{0x0: m.Boot0, 0x4: 0, 0xa00: m.Boot42}, // the identity of the chip
-		bar0:  map[uint32]uint32{},
+		config:   parse(configuration),
+		writable: parse(writable),
+		fixed:    map[uint32]uint32{0x0: m.Boot0, 0x4: 0, 0xa00: m.Boot42}, // the identity of the chip
+		bar0:     map[uint32]uint32{},
 	}
 	g.set16(0x00, cmp.Or(m.Vendor, 0x10de), 0)
 	g.set16(0x02, m.Device, 0)
-	g.set16(command, 0, 0x0547)
-	g.set16(0x06, 0x0010, 0) // status: the device has capabilities
 	g.set32(0x08, m.Class<<8|0xa1, 0)
-	g.set8(0x0c, 0, 0xff) // cache line
-	for i, b := range bars {
-		g.set32(firstBAR+4*i, b.flags, ^(b.size - 1))
-	}
-	g.set32(0x2c, subsystem, 0)
-	g.set8(firstCapability, 0x60, 0)
-	g.set8(0x3c, 0, 0xff) // interrupt line
-	g.capabilities()
 	if m.VPD != "" {
 		g.addVPD(m.VPD)
 	}
 	return g
 }
 
-// capabilities builds the chain: 0x60 power management, 0x68 MSI, 0x78 PCI Express, 0xc8 MSI-X. The
-// driver requires the last.
-func (g *gpu) capabilities() {
-	g.set32(0x60, 0x00036801, 0)
-	g.set16(0x64, 8, 3)
-	g.set32(0x68, 0x00807805, 0x00710000)
-	g.set32(0x6c, 0, ^uint32(3))
-	g.set32(0x70, 0, ^uint32(0))
-	g.set16(0x74, 0, 0xffff)
-	g.set32(0x78, 0x0002c810, 0)
-	g.set32(0x7c, 0x8de1, 0)
-	g.set16(0x80, 0x2910, 0x7fff)
-	g.set32(0x84, 0x00400103, 0)
-	g.set16(0x88, 0, 0x01fb)
-	g.set16(0x8a, 0x1103, 0)
-	g.set32(0x9c, 0x12, 0)
-	g.set16(0xa0, 0, 0xffff)
-	g.set32(0xa4, 0x0e, 0)
-	g.set16(0xa8, 3, 0xffff)
-	g.set32(0xc8, 0x00050011, 0xc0000000)
-	g.set32(0xcc, 0x00b90000, 0)
-	g.set32(0xd0, 0x00ba0000, 0)
-}
+// configuration is the configuration space as `lspci -xxx` prints it; lines of zeros are left out.
+// The capabilities are at 0x60 power management, 0x68 MSI, 0x78 PCI Express and 0xc8 MSI-X, which
+// the driver requires.
+const configuration = `
+00: de 10 00 00 00 00 10 00 a1 00 00 00 00 00 00 00
+10: 00 00 00 00 08 00 00 00 08 00 00 00 00 00 00 00
+20: 00 00 00 00 00 00 00 00 00 00 00 00 de 10 a2 12
+30: 00 00 00 00 60 00 00 00 00 00 00 00 00 00 00 00
+60: 01 68 03 00 08 00 00 00 05 78 80 00 00 00 00 00
+70: 00 00 00 00 00 00 00 00 10 c8 02 00 e1 8d 00 00
+80: 10 29 00 00 03 01 40 00 00 00 03 11 00 00 00 00
+90: 00 00 00 00 00 00 00 00 00 00 00 00 12 00 00 00
+a0: 00 00 00 00 0e 00 00 00 03 00 00 00 00 00 00 00
+c0: 00 00 00 00 00 00 00 00 11 00 05 00 00 00 b9 00
+d0: 00 00 ba 00 00 00 00 00 00 00 00 00 00 00 00 00`
 
-func (g *gpu) set8(at int, value, mask uint8) { g.config[at], g.writable[at] = value, mask }
+// writable are the bits of it that a guest can change. Those of the BARs give their sizes.
+const writable = `
+00: 00 00 00 00 47 05 00 00 00 00 00 00 ff 00 00 00
+10: 00 00 00 ff 00 00 00 fc 00 00 00 fe 00 00 00 00
+30: 00 00 00 00 00 00 00 00 00 00 00 00 ff 00 00 00
+60: 00 00 00 00 03 00 00 00 00 00 71 00 fc ff ff ff
+70: ff ff ff ff ff ff 00 00 00 00 00 00 00 00 00 00
+80: ff 7f 00 00 00 00 00 00 fb 01 00 00 00 00 00 00
+a0: ff ff 00 00 00 00 00 00 ff ff 00 00 00 00 00 00
+c0: 00 00 00 00 00 00 00 00 00 00 00 c0 00 00 00 00`
+
+// parse reads lines of `lspci -xxx`.
+func parse(dump string) (space [configSize]byte) {
+	for line := range strings.Lines(strings.TrimSpace(dump)) {
+		var at int
+		var row []byte
+		_, err := fmt.Sscanf(strings.ReplaceAll(line, " ", ""), "%x:%x", &at, &row)
+		if err != nil {
+			panic(err) //nolint:forbidigo // the lines are constants
+		}
+		copy(space[at:], row)
+	}
+	return space
+}
 
 func (g *gpu) set16(at int, value, mask uint16) {
 	binary.LittleEndian.PutUint16(g.config[at:], value)

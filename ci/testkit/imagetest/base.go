@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,102 +78,151 @@ func (w *World) newArchive(s system) *repotest.Archive {
 	return a
 }
 
-// toolchain makes the packages of distros.Distro.Toolchain and their dependencies. libc6-dev needs
-// a newer libc6 than the base has.
-func (s system) toolchain(t testing.TB, arch string) []repotest.Deb {
-	d := require.Value(distros.Lookup(s.id))(t)
-	lib := "lib/" + triplet(arch)
-	newLibc := s.libc + "+u1"
-	deb := func(name, version, fields string, files ...repotest.File) repotest.Deb {
-		files = append(files, text("usr/share/doc/"+name+"/copyright", "free\n"),
-			text("usr/share/doc/"+name+"/changelog.gz", "old\n"), text("usr/share/man/man1/"+name+".1.gz", "manual\n"))
-		control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: %s\nMaintainer: Test <test@example.com>\n%sDescription: %s for tests", name, version, arch, fields, name)
+// debToolchain are the packages that every compiler needs. libc6-dev needs a newer libc6 than the
+// base has.
+const debToolchain = `
+package libtirpc3 1.3.3
+	Depends: libc6
+	usr/$LIB/libtirpc.so.3.0.0 lib libtirpc.so.3 libc.so.6
+	usr/$LIB/libtirpc.so.3 -> libtirpc.so.3.0.0
+package cpp 12
+	usr/bin/cpp elf
+	usr/bin/ld elf
+package libc6 $NEWLIBC
+	Multi-Arch: same
+	$LIB/libc.so.6 lib libc.so.6 note=$NEWLIBC
+	etc/ld.so.conf.d/libc.conf = # folders
+package base-files 12
+	Depends: awk, debconf (>= 0.5) | debconf-2.0
+	usr/lib/os-release = ID=$ID\nVERSION_ID="$VERSION"
+	etc/os-release -> ../usr/lib/os-release
+package busybox-static 1.35
+	bin/busybox static busybox
+package libc-bin $NEWLIBC
+	Depends: libc6
+	sbin/ldconfig elf
+package libstdc++6 12
+	Depends: libc6
+	usr/$LIB/libstdc++.so.6 lib libstdc++.so.6
+`
+
+// debTools are the packages of distros.Distro.Toolchain.
+var debTools = []template{
+	{"gcc-", `
+package $NAME 12.2.0-14
+	Depends: cpp, libgcc1 (>= 5) | libgcc-s1
+	usr/bin/$TRIPLET-$NAME elf
+	usr/bin/$NAME -> $TRIPLET-$NAME
+`},
+	{"kmod", `
+package kmod 30
+	Depends: libc6
+	bin/kmod elf
+	sbin/modprobe -> /bin/kmod
+`},
+	{"libc6-dev", `
+package libc6-dev $NEWLIBC
+	Depends: libc6 (= $NEWLIBC)
+	usr/include/stdio.h = /* */
+`},
+	{"lib", `
+package $NAME 0.188
+	usr/$LIB/$NAME.so lib $NAME.so
+`},
+	{"", `
+package $NAME 4.3
+	usr/bin/$NAME elf
+`},
+}
+
+// values are what lines about a system have in them.
+func (s system) values(arch string) []string {
+	id, _, _ := strings.Cut(s.id, s.version)
+	return []string{
+		"$LIB", "lib/" + triplet(arch), "$TRIPLET", triplet(arch), "$ARCH", arch,
+		"$NEWLIBC", s.libc + "+u1", "$OLDLIBC", s.libc, "$ID", id, "$VERSION", s.version,
+	}
+}
+
+// toolchain makes the packages of a compiler.
+func (s system) toolchain(t testing.TB, arch string) (list []repotest.Deb) {
+	all := packagesOf(debToolchain, arch, s.values(arch)...)
+	for _, name := range require.Value(distros.Lookup(s.id))(t).Toolchain(arch) {
+		values := append(s.values(arch), "$NAME", name)
+		all = append(all, packagesOf(templateFor(debTools, name), arch, values...)...)
+	}
+	for _, d := range all {
+		d.fields = slices.Insert(d.fields, 0, field{"Maintainer", "Test <test@example.com>"})
+		p := d.deb(arch)
+		p.Files = append(p.Files, filesOf(debDocuments, arch, "$NAME", d.name)...)
 		if s.homepage != "" {
-			control += "\nHomepage: " + s.homepage
+			p.Control += "\nHomepage: " + s.homepage
 		}
-		return repotest.Deb{Control: control, Files: files}
-	}
-	program := func(name string) repotest.File { return program(name, arch, name) }
-	list := []repotest.Deb{
-		deb("libtirpc3", "1.3.3", "Depends: libc6\n", library("usr/"+lib+"/libtirpc.so.3.0.0", arch, "libtirpc.so.3", "", "libc.so.6"),
-			link("usr/"+lib+"/libtirpc.so.3", "libtirpc.so.3.0.0")),
-		deb("cpp", "12", "", program("usr/bin/cpp"), program("usr/bin/ld")),
-	}
-	libc := deb("libc6", newLibc, "Multi-Arch: same\n", library(lib+"/libc.so.6", arch, "libc.so.6", newLibc),
-		text("etc/ld.so.conf.d/libc.conf", "# folders\n"))
-	libc.Extra = map[string]string{
-		"md5sums":   "d41d8cd98f00b204e9800998ecf8427e  lib/libc.so.6\nd41d8cd98f00b204e9800998ecf8427e  usr/share/man/man1/libc6.1.gz\n",
-		"conffiles": "/etc/ld.so.conf.d/libc.conf\n", "postinst": "#!/bin/sh\nexit 1\n", "triggers": "interest ldconfig\n",
-	}
-	list = append(list, libc, deb("base-files", "12", "Depends: awk, debconf (>= 0.5) | debconf-2.0\n", s.osRelease()...),
-		deb("busybox-static", "1.35", "", repotest.File{Name: "bin/busybox", Mode: 0o755, Body: string(ELF{Arch: arch, Static: true, Note: "busybox"}.Bytes())}),
-		deb("libc-bin", newLibc, "Depends: libc6\n", program("sbin/ldconfig")),
-		deb("libstdc++6", "12", "Depends: libc6\n", library("usr/"+lib+"/libstdc++.so.6", arch, "libstdc++.so.6", "")))
-	for _, name := range d.Toolchain(arch) {
-		switch {
-		case strings.HasPrefix(name, "gcc-"):
-			list = append(list, deb(name, "12.2.0-14", "Depends: cpp, libgcc1 (>= 5) | libgcc-s1\n", program("usr/bin/"+triplet(arch)+"-"+name),
-				link("usr/bin/"+name, triplet(arch)+"-"+name)))
-		case name == "kmod":
-			list = append(list, deb(name, "30", "Depends: libc6\n", program("bin/kmod"), link("sbin/modprobe", "/bin/kmod")))
-		case name == "libc6-dev":
-			list = append(list, deb(name, newLibc, "Depends: libc6 (= "+newLibc+")\n", text("usr/include/stdio.h", "/* */\n")))
-		case strings.HasPrefix(name, "lib"):
-			list = append(list, deb(name, "0.188", "", library("usr/"+lib+"/"+name+".so", arch, name+".so", "")))
-		default:
-			list = append(list, deb(name, "4.3", "", program("usr/bin/"+name)))
+		if d.name == "libc6" {
+			p.Extra = libcControl
 		}
+		list = append(list, p)
 	}
 	return list
 }
 
-// baseFiles returns a root file system with a shell, a C library and dpkg's database.
-func (w *World) baseFiles(s system, arch string) []repotest.File {
-	lib := "lib"
-	bin := "bin"
-	sbin := "sbin"
-	var files []repotest.File
-	if s.merged {
-		lib = "usr/lib"
-		bin = "usr/bin"
-		sbin = "usr/sbin"
-		for _, dir := range []string{"bin", "sbin", "lib"} {
-			files = append(files, link(dir, "usr/"+dir))
-		}
-		files = append(files, link("var/run", "/run"))
-	}
-	for _, name := range []string{bin + "/sh", bin + "/mkdir", bin + "/cat", bin + "/mv", bin + "/rm", sbin + "/ldconfig"} {
-		files = append(files, program(name, arch, name))
-	}
-	lib += "/" + triplet(arch)
-	var key bytes.Buffer
-	require.NoError(w.t, w.key.Serialize(&key))
-	for i := range s.extraFiles {
-		files = append(files, text(fmt.Sprintf("usr/share/extra/%03d/file-%05d", i/100, i), s.id))
-	}
-	status := "Package: libc6\nStatus: install ok installed\nVersion: %s\nArchitecture: %s\nMulti-Arch: same\nDescription: C library\n\n" +
-		"Package: libgcc1\nStatus: install ok installed\nVersion: 1:12\nArchitecture: %[2]s\nDescription: runtime\n"
-	files = append(files,
-		library(lib+"/libc.so.6", arch, "libc.so.6", ""),
-		library(lib+"/libold.so.1", arch, "libold.so.1", ""),
-		text("var/lib/dpkg/status", fmt.Sprintf(status, s.libc, arch)),
-		text("var/lib/dpkg/info/libc6:"+arch+".list", fmt.Sprintf("/.\n/lib\n/lib/%s\n/lib/%[1]s/libc.so.6\n/lib/%[1]s/libold.so.1\n", triplet(arch))),
-		text("usr/share/keyrings/test.gpg", key.String()),
-	)
-	files = append(files, s.osRelease()...)
-	if s.merged {
-		return append(files, text("etc/apt/sources.list.d/debian.sources", fmt.Sprintf(
-			"Types: deb\nURIs: %s/%s\nSuites: %s\nComponents: main\nSigned-By: /usr/share/keyrings/test.gpg\n", w.URL, s.family, s.suite)))
-	}
-	return append(files, text("etc/apt/sources.list", fmt.Sprintf("deb [signed-by=/usr/share/keyrings/test.gpg] %s/%s %s main\n", w.URL, s.family, s.suite)))
+const debDocuments = `
+	usr/share/doc/$NAME/copyright = free
+	usr/share/doc/$NAME/changelog.gz = old
+	usr/share/man/man1/$NAME.1.gz = manual
+`
+
+// libcControl are the other control files of libc6.
+var libcControl = map[string]string{
+	"md5sums":   "d41d8cd98f00b204e9800998ecf8427e  lib/libc.so.6\nd41d8cd98f00b204e9800998ecf8427e  usr/share/man/man1/libc6.1.gz\n",
+	"conffiles": "/etc/ld.so.conf.d/libc.conf\n", "postinst": "#!/bin/sh\nexit 1\n", "triggers": "interest ldconfig\n",
 }
 
-func (s system) osRelease() []repotest.File {
-	id, _, _ := strings.Cut(s.id, s.version)
-	return []repotest.File{
-		text("usr/lib/os-release", fmt.Sprintf("ID=%s\nVERSION_ID=\"%s\"\n", id, s.version)),
-		link("etc/os-release", "../usr/lib/os-release"),
+// baseRoot is a root file system with a shell, a C library and dpkg's database.
+const baseRoot = `
+	$USRbin/sh elf
+	$USRbin/mkdir elf
+	$USRbin/cat elf
+	$USRbin/mv elf
+	$USRbin/rm elf
+	$USRsbin/ldconfig elf
+	$USR$LIB/libc.so.6 lib libc.so.6
+	$USR$LIB/libold.so.1 lib libold.so.1
+	var/lib/dpkg/status = Package: libc6\nStatus: install ok installed\nVersion: $OLDLIBC\nArchitecture: $ARCH\nMulti-Arch: same\nDescription: C library\n\nPackage: libgcc1\nStatus: install ok installed\nVersion: 1:12\nArchitecture: $ARCH\nDescription: runtime
+	var/lib/dpkg/info/libc6:$ARCH.list = /.\n/lib\n/$LIB\n/$LIB/libc.so.6\n/$LIB/libold.so.1
+	usr/lib/os-release = ID=$ID\nVERSION_ID="$VERSION"
+	etc/os-release -> ../usr/lib/os-release
+`
+
+// mergedRoot is what a root has besides in which /lib is a link.
+const mergedRoot = `
+	bin -> usr/bin
+	sbin -> usr/sbin
+	lib -> usr/lib
+	var/run -> /run
+	etc/apt/sources.list.d/debian.sources = Types: deb\nURIs: $SOURCE\nSuites: $SUITE\nComponents: main\nSigned-By: /usr/share/keyrings/test.gpg
+`
+
+const splitRoot = `
+	etc/apt/sources.list = deb [signed-by=/usr/share/keyrings/test.gpg] $SOURCE $SUITE main
+`
+
+// baseFiles returns the files of a base.
+func (w *World) baseFiles(s system, arch string) []repotest.File {
+	usr, sources := "", splitRoot
+	if s.merged {
+		usr, sources = "usr/", mergedRoot
 	}
+	values := append(s.values(arch), "$USR", usr, "$SOURCE", w.URL+"/"+s.family, "$SUITE", s.suite)
+	files := filesOf(sources+baseRoot, arch, values...)
+	var key bytes.Buffer
+	require.NoError(w.t, w.key.Serialize(&key))
+	files = append(files, text("usr/share/keyrings/test.gpg", key.String()))
+	for i := range s.extraFiles {
+		name := fmt.Sprintf("usr/share/extra/%03d/file-%05d", i/100, i)
+		files = append(files, text(name, s.id))
+	}
+	return files
 }
 
 // Base returns the reference of a system's base image.

@@ -1,7 +1,6 @@
 package imagetest
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -16,57 +15,105 @@ func debianNames() []string {
 	}
 }
 
-// debianDriver is the driver in Debian's packages: libraries and programs in the folders of the
-// alternatives, module sources in a tar, and a newer libcuda1 besides the one that the matrix pins.
-func debianDriver(t testing.TB, version, arch string) []repotest.Deb {
-	lib := "usr/lib/" + triplet(arch) + "/"
-	current := lib + "nvidia/current/"
-	have := map[string]repotest.File{}
+// debianPackages are the driver: libraries and programs in the folders of the alternatives, and a
+// newer libcuda1 besides the one that the matrix pins.
+const debianPackages = `
+package libcuda1 $V-1
+	Component: non-free
+	$LIB/nvidia/current/libcuda.so.$V < $LIB/libcuda.so.$V
+	$LIB/nvidia/current/libcuda.so.1 -> libcuda.so.$V
+	$LIB/nvidia/current/libcuda.so -> libcuda.so.1
+package libcuda1 535.309.01-0+deb12u1
+	Component: non-free
+package libnvidia-ml1 $V-1
+	Component: non-free
+	$LIB/nvidia/current/libnvidia-ml.so.$V < $LIB/libnvidia-ml.so.$V
+	$LIB/nvidia/current/libnvidia-ml.so.1 -> libnvidia-ml.so.$V
+	$LIB/nvidia/current/libnvidia-ml.so -> libnvidia-ml.so.1
+package libnvidia-ptxjitcompiler1 $V-1
+	Component: non-free
+	$LIB/nvidia/current/libnvidia-ptxjitcompiler.so.$V < $LIB/libnvidia-ptxjitcompiler.so.$V
+	$LIB/nvidia/current/libnvidia-ptxjitcompiler.so.1 -> libnvidia-ptxjitcompiler.so.$V
+	$LIB/nvidia/current/libnvidia-ptxjitcompiler.so -> libnvidia-ptxjitcompiler.so.1
+package libnvidia-cfg1 $V-1
+	Component: non-free
+	$LIB/nvidia/current/libnvidia-cfg.so.$V < $LIB/libnvidia-cfg.so.$V
+	$LIB/nvidia/current/libnvidia-cfg.so.1 -> libnvidia-cfg.so.$V
+	$LIB/nvidia/current/libnvidia-cfg.so -> libnvidia-cfg.so.1
+package libnvidia-allocator1 $V-1
+	Component: non-free
+	$LIB/nvidia/current/libnvidia-allocator.so.$V < $LIB/libnvidia-allocator.so.$V
+	$LIB/nvidia/current/libnvidia-allocator.so.1 -> libnvidia-allocator.so.$V
+	$LIB/nvidia/current/libnvidia-allocator.so -> libnvidia-allocator.so.1
+	$LIB/nvidia/current/nvidia-drm_gbm.so -> libnvidia-allocator.so.$V
+package libnvidia-glcore $V-1
+	Component: non-free
+	$LIB/libnvidia-glcore.so.$V < $LIB/libnvidia-glcore.so.$V
+package nvidia-vdpau-driver $V-1
+	Component: non-free
+	$LIB/nvidia/current/libvdpau_nvidia.so.$V < $LIB/vdpau/libvdpau_nvidia.so.$V
+package nvidia-opencl-common $V-1
+	Component: contrib
+	etc/OpenCL/vendors/nvidia.icd < etc/OpenCL/vendors/nvidia.icd
+package nvidia-vulkan-common $V-1
+	Component: non-free
+	usr/share/vulkan/icd.d/nvidia_icd.json < etc/vulkan/icd.d/nvidia_icd.json
+package nvidia-smi $V-1
+	Component: non-free
+	usr/lib/nvidia/current/nvidia-smi < usr/bin/nvidia-smi
+	usr/lib/nvidia/current/nvidia-debugdump < usr/bin/nvidia-debugdump
+	usr/lib/nvidia/current/nvidia-smi.1.gz = manual
+package nvidia-driver-bin $V-1
+	Component: non-free
+	usr/share/nvidia/nvidia-application-profiles-$V-rc < usr/share/nvidia/nvidia-application-profiles-$V-rc
+package nvidia-driver $V-1
+	Component: non-free
+package firmware-nvidia-gsp $V-1
+	Component: non-free-firmware
+	lib/firmware/nvidia/$V/gsp_ga10x.bin < usr/share/nvidia-driver/firmware/nvidia/$V/gsp_ga10x.bin
+package nvidia-kernel-source $V-1
+	Component: non-free
+package nvidia-open-kernel-source $V-1
+	Component: contrib
+package nvidia-persistenced 535.171.04-1
+	Component: contrib
+	usr/bin/nvidia-persistenced elf libtirpc.so.3
+`
+
+// debianDriver is the driver in Debian's packages, with module sources in a tar.
+func debianDriver(t testing.TB, version, arch string) (list []repotest.Deb) {
+	installed := map[string]repotest.File{}
 	for _, f := range DriverFiles(version, arch) {
-		have[f.Name] = f
+		installed[f.Name] = f
 	}
-	as := func(from, to string) repotest.File {
-		f, ok := have[from]
-		if !ok {
-			t.Fatalf("imagetest: the driver has no %s", from)
+	gpus := installed["usr/share/nvidia-driver/supported-gpus.json"].Body
+	packed := string(repotest.Compress(t, ".gz", []byte(gpus)))
+	made := map[string]repotest.File{
+		"nvidia-driver":             text("usr/share/doc/nvidia-driver/supported-gpus.json.gz", packed),
+		"nvidia-kernel-source":      debianKernel(t, "nvidia-kernel"),
+		"nvidia-open-kernel-source": debianKernel(t, "nvidia-open-kernel"),
+	}
+	values := []string{"$LIB", "usr/lib/" + triplet(arch), "$V", version}
+	for _, d := range packagesOf(debianPackages, arch, values...) {
+		for i, f := range d.files {
+			if f.Type == copied {
+				d.files[i] = installed[f.Link]
+				d.files[i].Name = f.Name
+			}
+			if strings.Contains(f.Name, ".so") {
+				d.files[i].Mode = 0
+			}
 		}
-		f.Name = to
-		return f
-	}
-	pack := func(component, name, v string, files ...repotest.File) repotest.Deb {
-		files = append(files, text("usr/share/doc/"+name+"/copyright", "the licence of "+name+"\n"))
-		return repotest.Deb{
-			Component: component, Files: files,
-			Control: fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: %s\nDepends: nvidia-alternative\nDescription: %s for tests", name, v, arch, name),
+		extra, found := made[d.name]
+		if found {
+			d.files = append(d.files, extra)
 		}
+		licence := text("usr/share/doc/"+d.name+"/copyright", "the licence of "+d.name+"\n")
+		d.files = append(d.files, licence)
+		d.fields = append(d.fields, field{"Depends", "nvidia-alternative"})
+		list = append(list, d.deb(arch))
 	}
-	v := version + "-1"
-	library := func(name, stem string) repotest.Deb {
-		f := as(lib+stem+".so."+version, current+stem+".so."+version)
-		f.Mode = 0o644
-		return pack("non-free", name, v, f, link(current+stem+".so.1", stem+".so."+version), link(current+stem+".so", stem+".so.1"))
-	}
-	allocator := library("libnvidia-allocator1", "libnvidia-allocator")
-	allocator.Files = append(allocator.Files, link(current+"nvidia-drm_gbm.so", "libnvidia-allocator.so."+version))
-	persistenced := repotest.File{Name: "usr/bin/nvidia-persistenced", Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6", "libtirpc.so.3"}}.Bytes())}
-	const doc = "usr/share/nvidia-driver/"
-	return []repotest.Deb{
-		library("libcuda1", "libcuda"), pack("non-free", "libcuda1", "535.309.01-0+deb12u1"),
-		library("libnvidia-ml1", "libnvidia-ml"), library("libnvidia-ptxjitcompiler1", "libnvidia-ptxjitcompiler"), library("libnvidia-cfg1", "libnvidia-cfg"),
-		allocator,
-		pack("non-free", "libnvidia-glcore", v, as(lib+"libnvidia-glcore.so."+version, lib+"libnvidia-glcore.so."+version)),
-		pack("non-free", "nvidia-vdpau-driver", v, as(lib+"vdpau/libvdpau_nvidia.so."+version, current+"libvdpau_nvidia.so."+version)),
-		pack("contrib", "nvidia-opencl-common", v, as("etc/OpenCL/vendors/nvidia.icd", "etc/OpenCL/vendors/nvidia.icd")),
-		pack("non-free", "nvidia-vulkan-common", v, as("etc/vulkan/icd.d/nvidia_icd.json", "usr/share/vulkan/icd.d/nvidia_icd.json")),
-		pack("non-free", "nvidia-smi", v, as("usr/bin/nvidia-smi", "usr/lib/nvidia/current/nvidia-smi"), as("usr/bin/nvidia-debugdump", "usr/lib/nvidia/current/nvidia-debugdump"),
-			text("usr/lib/nvidia/current/nvidia-smi.1.gz", "manual")),
-		pack("non-free", "nvidia-driver-bin", v, as("usr/share/nvidia/nvidia-application-profiles-"+version+"-rc", "usr/share/nvidia/nvidia-application-profiles-"+version+"-rc")),
-		pack("non-free", "nvidia-driver", v, text("usr/share/doc/nvidia-driver/supported-gpus.json.gz", string(repotest.Compress(t, ".gz", []byte(have[doc+"supported-gpus.json"].Body))))),
-		pack("non-free-firmware", "firmware-nvidia-gsp", v, as(doc+"firmware/nvidia/"+version+"/gsp_ga10x.bin", "lib/firmware/nvidia/"+version+"/gsp_ga10x.bin")),
-		pack("non-free", "nvidia-kernel-source", v, debianKernel(t, "nvidia-kernel")),
-		pack("contrib", "nvidia-open-kernel-source", v, debianKernel(t, "nvidia-open-kernel")),
-		pack("contrib", "nvidia-persistenced", "535.171.04-1", persistenced),
-	}
+	return list
 }
 
 // debianKernel returns the tar of module sources that a package ships, with Debian's own build

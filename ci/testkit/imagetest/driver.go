@@ -15,70 +15,76 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
+const driverFiles = `
+	$LIB/libcuda.so.$V xlib libcuda.so.1 note=libcuda$V libc.so.6
+	$LIB/libcuda.so.1 -> libcuda.so.$V
+	$LIB/libnvidia-ml.so.$V xlib libnvidia-ml.so.1 note=libnvidia-ml$V libc.so.6
+	$LIB/libnvidia-ptxjitcompiler.so.$V xlib libnvidia-ptxjitcompiler.so.1 note=libnvidia-ptxjitcompiler$V libc.so.6
+	$LIB/libnvidia-cfg.so.$V xlib libnvidia-cfg.so.1 note=libnvidia-cfg$V libc.so.6
+	$LIB/libnvidia-glcore.so.$V xlib libnvidia-glcore.so.$V note=libnvidia-glcore$V libc.so.6 libX11.so.6
+	$LIB/libnvidia-gtk3.so.$V xlib libnvidia-gtk3.so.$V note=libnvidia-gtk3$V libgtk-3.so.0
+	$LIB/vdpau/libvdpau_nvidia.so.$V xlib libvdpau_nvidia.so.1 note=libvdpau_nvidia$V libc.so.6
+	usr/bin/nvidia-smi elf note=$V
+	usr/bin/nvidia-debugdump elf note=$V
+	usr/bin/nvidia-persistenced elf note=$V
+	usr/bin/nvidia-settings elf note=$V
+	usr/bin/nvidia-modprobe elf note=$V
+	licenses/LICENSE = NVIDIA's licence of $V
+	etc/OpenCL/vendors/nvidia.icd = libnvidia-opencl.so.1
+	etc/vulkan/icd.d/nvidia_icd.json = {}
+	usr/share/nvidia/nvidia-application-profiles-$V-rc = {}
+`
+
+const compat32Files = `
+	usr/lib/i386-linux-gnu/libcuda.so.$V xlib libcuda.so.1 note=libcuda$V
+	usr/lib/i386-linux-gnu/libcuda.so.1 -> libcuda.so.$V
+`
+
+// newerFiles are what drivers after OldDriver have besides.
+const newerFiles = `
+	$LIB/libnvidia-allocator.so.$V xlib libnvidia-allocator.so.1 note=libnvidia-allocator$V libc.so.6
+	$LIB/libnvidia-allocator.so.1 -> libnvidia-allocator.so.$V
+	usr/share/nvidia-driver/firmware/nvidia/$V/gsp_ga10x.bin = firmware $V\
+	usr/share/nvidia-driver/supported-gpus.json = {"chips":[]}
+`
+
+const guestFiles = `
+	usr/bin/nvidia-gridd elf note=$V libgrid.so.1
+	usr/bin/nvidia-topologyd elf note=$V
+	$LIB/nvidia/gridd/libgrid.so.1 xlib libgrid.so.1 note=$V
+	$LIB/nvidia/gridd/libgrid.so -> libgrid.so.1
+	etc/nvidia/gridd.conf.template = FeatureType=0
+	etc/nvidia/nvidia-topologyd.conf.template = #
+`
+
+const sourceFiles = `
+	$DIRKbuild = obj-m += nvidia.o
+	$DIRMakefile = all:
+	$DIRnvidia/nv.c = int x;
+	$DIRnvidia/nvidia-sources.Kbuild = NVIDIA_SOURCES ?=\nNVIDIA_SOURCES += nvidia/nv.c
+`
+
 // DriverFiles returns an installed driver, at the paths of an image.
 func DriverFiles(version, arch string) []repotest.File {
-	lib := "usr/lib/" + triplet(arch) + "/"
-	library := func(dir, stem, soname, libArch string, needed ...string) repotest.File {
-		f := library(dir+stem+".so."+version, libArch, soname, stem+version, needed...)
-		f.Mode = 0o755
-		return f
-	}
-	program := func(name string) repotest.File { return program("usr/bin/"+name, arch, name+version) }
-	files := []repotest.File{
-		library(lib, "libcuda", "libcuda.so.1", arch, "libc.so.6"),
-		link(lib+"libcuda.so.1", "libcuda.so."+version),
-		library(lib, "libnvidia-ml", "libnvidia-ml.so.1", arch, "libc.so.6"),
-		library(lib, "libnvidia-ptxjitcompiler", "libnvidia-ptxjitcompiler.so.1", arch, "libc.so.6"),
-		library(lib, "libnvidia-cfg", "libnvidia-cfg.so.1", arch, "libc.so.6"),
-		library(lib, "libnvidia-glcore", "libnvidia-glcore.so."+version, arch, "libc.so.6", "libX11.so.6"),
-		library(lib, "libnvidia-gtk3", "libnvidia-gtk3.so."+version, arch, "libgtk-3.so.0"),
-		library(lib+"vdpau/", "libvdpau_nvidia", "libvdpau_nvidia.so.1", arch, "libc.so.6"),
-		program("nvidia-smi"), program("nvidia-debugdump"), program("nvidia-persistenced"), program("nvidia-settings"), program("nvidia-modprobe"),
-		text("licenses/LICENSE", "NVIDIA's licence of "+version+"\n"),
-		text("etc/OpenCL/vendors/nvidia.icd", "libnvidia-opencl.so.1\n"),
-		text("etc/vulkan/icd.d/nvidia_icd.json", "{}\n"),
-		text("usr/share/nvidia/nvidia-application-profiles-"+version+"-rc", "{}\n"),
-	}
+	values := []string{"$LIB", "usr/lib/" + triplet(arch), "$V", version}
+	files := filesOf(driverFiles, arch, values...)
 	files = append(files, kernelSources("usr/src/nvidia-"+version+"/kernel/")...)
 	if arch == "amd64" {
-		files = append(files, library("usr/lib/i386-linux-gnu/", "libcuda", "libcuda.so.1", "i386"), link("usr/lib/i386-linux-gnu/libcuda.so.1", "libcuda.so."+version))
+		files = append(files, filesOf(compat32Files, "i386", values...)...)
 	}
 	if version != OldDriver {
 		files = append(files, kernelSources("usr/src/nvidia-"+version+"/kernel-open/")...)
-		files = append(files,
-			library(lib, "libnvidia-allocator", "libnvidia-allocator.so.1", arch, "libc.so.6"),
-			link(lib+"libnvidia-allocator.so.1", "libnvidia-allocator.so."+version),
-			text("usr/share/nvidia-driver/firmware/nvidia/"+version+"/gsp_ga10x.bin", "firmware "+version),
-			text("usr/share/nvidia-driver/supported-gpus.json", `{"chips":[]}`+"\n"))
+		files = append(files, filesOf(newerFiles, arch, values...)...)
 	}
 	return files
 }
 
 // GuestFiles returns what a driver for vGPU guests has besides.
 func GuestFiles(version, arch string) []repotest.File {
-	lib := "usr/lib/" + triplet(arch) + "/nvidia/gridd/"
-	return []repotest.File{
-		program("usr/bin/nvidia-gridd", arch, "nvidia-gridd"+version, "libgrid.so.1"),
-		program("usr/bin/nvidia-topologyd", arch, "nvidia-topologyd"+version),
-		{
-			Name: lib + "libgrid.so.1",
-			Mode: 0o755,
-			Body: string(ELF{Soname: "libgrid.so.1", Arch: arch, Note: version}.Bytes()),
-		},
-		link(lib+"libgrid.so", "libgrid.so.1"),
-		text("etc/nvidia/gridd.conf.template", "FeatureType=0\n"),
-		text("etc/nvidia/nvidia-topologyd.conf.template", "#\n"),
-	}
+	return filesOf(guestFiles, arch, "$LIB", "usr/lib/"+triplet(arch), "$V", version)
 }
 
-func kernelSources(dir string) []repotest.File {
-	return []repotest.File{
-		text(dir+"Kbuild", "obj-m += nvidia.o\n"),
-		text(dir+"Makefile", "all:\n"),
-		text(dir+"nvidia/nv.c", "int x;\n"),
-		text(dir+"nvidia/nvidia-sources.Kbuild", "NVIDIA_SOURCES ?=\nNVIDIA_SOURCES += nvidia/nv.c\n"),
-	}
-}
+func kernelSources(dir string) []repotest.File { return filesOf(sourceFiles, "", "$DIR", dir) }
 
 // Run makes a .run archive of an installed driver. It calls change, which may be nil, before it
 // writes the archive.

@@ -40,22 +40,32 @@ const (
 	OldKernel   = "6.1.0-9-amd64"
 )
 
+const kernelTools = `
+package linux-kbuild-6.1 6.1.192-2
+	Depends: libc6
+	usr/lib/linux-kbuild-6.1/scripts/mod/modpost * program
+`
+
+const kernelPackages = `
+package linux-image-$RELEASE 6.1.192-2
+	boot/vmlinuz-$RELEASE = kernel
+package linux-headers-$RELEASE 6.1.192-2
+	Depends: linux-kbuild-6.1, gcc-12
+	usr/src/linux-headers-$RELEASE/include/config/auto.conf = CONFIG_MODULE_SIG_HASH="sha256"
+	usr/src/linux-headers-$RELEASE/include/config/kernel.release = $RELEASE
+	usr/src/linux-headers-$RELEASE/include/generated/utsrelease.h = #define UTS_RELEASE "$RELEASE"
+	usr/src/linux-headers-$RELEASE/Makefile = all:
+	lib/modules/$RELEASE/build -> /usr/src/linux-headers-$RELEASE
+`
+
 // kernels makes the packages of debian12's kernels.
-func kernels() []repotest.Deb {
-	pack := func(name, arch, fields string, files ...repotest.File) repotest.Deb {
-		return repotest.Deb{
-			Control: fmt.Sprintf("Package: %s\nVersion: 6.1.192-2\nArchitecture: %s\n%sDescription: %[1]s for tests", name, arch, fields), Files: files,
-		}
-	}
-	list := []repotest.Deb{pack("linux-kbuild-6.1", "amd64", "Depends: libc6\n", repotest.File{Name: "usr/lib/linux-kbuild-6.1/scripts/mod/modpost", Body: "program", Mode: 0o755})}
+func kernels() (list []repotest.Deb) {
+	all := packagesOf(kernelTools, "amd64")
 	for _, release := range []string{Kernel, CloudKernel, OldKernel} {
-		list = append(list, pack("linux-image-"+release, "amd64", "", text("boot/vmlinuz-"+release, "kernel")),
-			pack("linux-headers-"+release, "amd64", "Depends: linux-kbuild-6.1, gcc-12\n",
-				text("usr/src/linux-headers-"+release+"/include/config/auto.conf", "CONFIG_MODULE_SIG_HASH=\"sha256\"\n"),
-				text("usr/src/linux-headers-"+release+"/include/config/kernel.release", release+"\n"),
-				text("usr/src/linux-headers-"+release+"/include/generated/utsrelease.h", "#define UTS_RELEASE \""+release+"\"\n"),
-				text("usr/src/linux-headers-"+release+"/Makefile", "all:\n"),
-				link("lib/modules/"+release+"/build", "/usr/src/linux-headers-"+release)))
+		all = append(all, packagesOf(kernelPackages, "amd64", "$RELEASE", release)...)
+	}
+	for _, d := range all {
+		list = append(list, d.deb("amd64"))
 	}
 	return list
 }

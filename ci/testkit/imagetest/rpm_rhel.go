@@ -8,31 +8,21 @@ import (
 	"net/url"
 	"testing/fstest"
 
-	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 )
 
+const rhelFiles = `
+	etc/os-release = ID="rhel"\nVERSION_ID="9.8"
+	etc/dnf/dnf.conf = [main]\ngpgcheck=1
+	etc/yum.repos.d/ubi.repo = [ubi-9-baseos-rpms]\nname=UBI\nbaseurl=$URL/rhel9/\ngpgkey=file:///$KEY
+`
+
 // rhel is RHEL 9: the repositories of its base have the compiler and no kernels.
 func rhel(w *World) *RPMSystem {
-	s := w.newRPMSystem("rhel9", "sqlite")
+	s := w.newRPMSystem("rhel9", "sqlite", ".el9", rhelFiles)
 	s.Row = "    kernels: [5.14]\n"
 	s.Colour = 3
-	s.install(".el9")
-	s.Files = append(
-		s.Files,
-		text("etc/os-release", "ID=\"rhel\"\nVERSION_ID=\"9.8\"\n"),
-		text("etc/dnf/dnf.conf", "[main]\ngpgcheck=1\n"),
-		text("etc/yum.repos.d/ubi.repo", fmt.Sprintf(
-			"[ubi-9-baseos-rpms]\nname=UBI\nbaseurl=%s/rhel9/\ngpgkey=file:///%s\n",
-			w.URL,
-			RPMKey,
-		)),
-	)
-	s.toolchain(".el9")
-	s.Packages = append(
-		s.Packages,
-		rpmPackage("perl-interpreter", "4:5.32.1-481.el9", nil, rpmProgram("usr/bin/perl")),
-	)
+	s.Packages = append(s.Packages, documented(perl)...)
 	return s
 }
 
@@ -43,7 +33,7 @@ func rhel(w *World) *RPMSystem {
 func (w *RPMWorld) Subscribe(on bool) fstest.MapFS {
 	for dir, release := range map[string]string{"dist/rhel9/9": RPMKernel, "eus/rhel9/9.4": RPMOldKernel} {
 		r := w.Extra("/content/" + dir + "/x86_64/baseos/os")
-		r.Packages = append([]repotest.RPM{}, elKernel(release, "", false)...)
+		r.Packages = elKernel(release, "kernel", elHeaders+elCore)
 		r.Publish()
 	}
 	ca := testcert.Authority("entitlement")

@@ -23,151 +23,253 @@ const (
 // RPMKey is the path of the key in the bases.
 const RPMKey = "etc/pki/rpm-gpg/RPM-GPG-KEY-test"
 
-func rpmProgram(name string) repotest.File {
-	return program(name, "amd64", name)
-}
-
-// rpmLibrary is the path of the C library in real packages: below a link of the base.
-func rpmLibrary(soname, note string) repotest.File {
-	return repotest.File{Name: "lib64/" + soname, Mode: 0o755, Body: string(ELF{Soname: soname, Arch: "amd64", Note: note}.Bytes())}
-}
-
-// rpmPackage returns a package with a licence and documentation.
-func rpmPackage(name, evr string, requires []string, files ...repotest.File) repotest.RPM {
-	return repotest.RPM{Name: name, EVR: evr, Requires: requires, Files: append(files,
-		repotest.File{Name: "usr/share/licenses/" + name + "/"}, text("usr/share/licenses/"+name+"/LICENSE", "free\n"),
-		text("usr/share/doc/"+name+"/README", "read me\n"), text("usr/share/man/man1/"+name+".1.gz", "manual\n"))}
-}
-
-// install adds the packages of every base: a shell, a C library and a program whose package a newer
-// one obsoletes.
-func (s *RPMSystem) install(dist string) {
-	release := repotest.RPM{Name: s.id + "-release", EVR: "9.4-1" + dist, Arch: "noarch", Provides: []string{"system-release = 9.4-1", "system-release(releasever) = 9"}}
-	glibc := rpmPackage("glibc", "2.34-60"+dist, nil, rpmLibrary("libc.so.6", "old"), rpmLibrary("libold.so.1", ""), rpmProgram("usr/sbin/ldconfig"))
-	glibc.Provides = []string{"libc.so.6()(64bit)"}
-	s.Installed = append(s.Installed, release, glibc,
-		rpmPackage("bash", "5.1.8-9"+dist, []string{"libc.so.6()(64bit)"}, rpmProgram("usr/bin/bash"), link("usr/bin/sh", "bash")),
-		rpmPackage("coreutils", "8.32-34"+dist, []string{"libc.so.6()(64bit)"}, rpmProgram("usr/bin/mkdir"), rpmProgram("usr/bin/cat"), rpmProgram("usr/bin/mv"), rpmProgram("usr/bin/rm")),
-		rpmPackage("mawk", "1.3-1"+dist, nil, rpmProgram("usr/bin/mawk"), text("usr/share/shared.txt", "shared\n")),
-		rpmPackage("shared", "1-1"+dist, nil, text("usr/share/shared.txt", "shared\n")))
-	for _, dir := range []string{"bin", "sbin", "lib", "lib64"} {
-		s.Files = append(s.Files, link(dir, "usr/"+dir))
+// rpmsOf returns packages, for amd64.
+func rpmsOf(text string, values ...string) (all []repotest.RPM) {
+	for _, d := range packagesOf(text, "amd64", values...) {
+		all = append(all, d.rpm())
 	}
-	s.Files = append(s.Files, text(RPMKey, repotest.Public(s.world.t, s.world.key)))
+	return all
 }
 
-// toolchain adds the packages of distros.Distro.Toolchain and their dependencies, among them a
-// newer C library than the base has.
-func (s *RPMSystem) toolchain(dist string) {
-	d := require.Value(distros.Lookup(s.id))(s.world.t)
-	newest := "2.34-100" + dist
-	glibc := rpmPackage("glibc", newest, nil, rpmLibrary("libc.so.6", "new"), rpmProgram("usr/sbin/ldconfig"))
-	glibc.Provides = []string{"libc.so.6()(64bit)"}
-	s.Packages = append(s.Packages, glibc, rpmPackage("cpp", "11.4.1-3"+dist, nil, rpmProgram("usr/bin/cpp"), rpmProgram("usr/bin/ld")),
-		rpmPackage("glibc-devel", newest, []string{"glibc = " + newest}, text("usr/include/stdio.h", "/* */\n")))
-	for _, name := range d.Toolchain("amd64") {
-		var p repotest.RPM
-		switch {
-		case strings.HasPrefix(name, "gcc"): // SUSE's has a version in its names
-			program := strings.Replace(name, "gcc", "gcc-", 1)
-			p = rpmPackage(name, "11.4.1-3"+dist, []string{"cpp = 11.4.1-3" + dist, "glibc-devel >= 2.2.90-12"}, rpmProgram("usr/bin/"+strings.TrimSuffix(program, "-")))
-			if name == "gcc" {
-				p.Files = append(p.Files, link("usr/bin/cc", "gcc"))
-			}
-		case name == "kmod":
-			p = rpmPackage(name, "28-9"+dist, []string{"/usr/bin/sh", "libc.so.6()(64bit)"}, rpmProgram("usr/bin/newuidmap"), rpmProgram("usr/bin/kmod"), link("usr/sbin/modprobe", "../bin/kmod"))
+const rpmDocuments = `
+	usr/share/licenses/$NAME/
+	usr/share/licenses/$NAME/LICENSE = free
+	usr/share/doc/$NAME/README = read me
+	usr/share/man/man1/$NAME.1.gz = manual
+`
+
+// documented returns packages with a licence and documentation.
+func documented(text string, values ...string) []repotest.RPM {
+	all := rpmsOf(text, values...)
+	for i := range all {
+		all[i].Files = append(all[i].Files, filesOf(rpmDocuments, "", "$NAME", all[i].Name)...)
+	}
+	return all
+}
+
+const rpmRelease = `
+package $ID-release 9.4-1$DIST
+	Arch: noarch
+	Provides: system-release = 9.4-1
+	Provides: system-release(releasever) = 9
+`
+
+// rpmInstalled are the packages of every base: a shell, a C library and a program whose package a
+// newer one obsoletes. The C library is where real packages have it: below a link of the base.
+const rpmInstalled = `
+package glibc 2.34-60$DIST
+	Provides: libc.so.6()(64bit)
+	lib64/libc.so.6 xlib libc.so.6 note=old
+	lib64/libold.so.1 xlib libold.so.1
+	usr/sbin/ldconfig elf
+package bash 5.1.8-9$DIST
+	Requires: libc.so.6()(64bit)
+	usr/bin/bash elf
+	usr/bin/sh -> bash
+package coreutils 8.32-34$DIST
+	Requires: libc.so.6()(64bit)
+	usr/bin/mkdir elf
+	usr/bin/cat elf
+	usr/bin/mv elf
+	usr/bin/rm elf
+package mawk 1.3-1$DIST
+	usr/bin/mawk elf
+	usr/share/shared.txt = shared
+package shared 1-1$DIST
+	usr/share/shared.txt = shared
+`
+
+const rpmRoot = `
+	bin -> usr/bin
+	sbin -> usr/sbin
+	lib -> usr/lib
+	lib64 -> usr/lib64
+`
+
+// install adds the packages of every base.
+func (s *RPMSystem) install() {
+	values := []string{"$ID", s.id, "$DIST", s.dist}
+	s.Installed = append(rpmsOf(rpmRelease, values...), documented(rpmInstalled, values...)...)
+	key := text(RPMKey, repotest.Public(s.world.t, s.world.key))
+	s.Files = append(s.Files, filesOf(rpmRoot, "")...)
+	s.Files = append(s.Files, key)
+	s.Files = append(s.Files, filesOf(s.configuration, "", "$URL", s.world.URL, "$KEY", RPMKey)...)
+}
+
+// rpmToolchain are the packages that every compiler needs, among them a newer C library than the
+// base has.
+const rpmToolchain = `
+package glibc 2.34-100$DIST
+	Provides: libc.so.6()(64bit)
+	lib64/libc.so.6 xlib libc.so.6 note=new
+	usr/sbin/ldconfig elf
+package cpp 11.4.1-3$DIST
+	usr/bin/cpp elf
+	usr/bin/ld elf
+package glibc-devel 2.34-100$DIST
+	Requires: glibc = 2.34-100$DIST
+	usr/include/stdio.h = /* */
+`
+
+// rpmTools are the packages of distros.Distro.Toolchain. SUSE's compiler has a version in its names.
+var rpmTools = []template{
+	{"gcc7", `
+package gcc7 11.4.1-3$DIST
+	Requires: cpp = 11.4.1-3$DIST
+	Requires: glibc-devel >= 2.2.90-12
+	usr/bin/gcc-7 elf
+`},
+	{"gcc", `
+package $NAME 11.4.1-3$DIST
+	Requires: cpp = 11.4.1-3$DIST
+	Requires: glibc-devel >= 2.2.90-12
+	usr/bin/$NAME elf
+	usr/bin/cc -> $NAME
+`},
+	{"kmod", `
+package kmod 28-9$DIST
+	Requires: /usr/bin/sh
+	Requires: libc.so.6()(64bit)
+	usr/bin/newuidmap elf
+	usr/bin/kmod elf
+	usr/sbin/modprobe -> ../bin/kmod
+`},
+	{"make", `
+package make 1:4.3-8$DIST
+	usr/bin/make elf
+`},
+	{"gawk", `
+package gawk 5.1.0-6$DIST
+	Requires: (libc.so.6()(64bit) if glibc)
+	Obsoletes: mawk < 2
+	usr/bin/gawk elf
+	usr/bin/awk -> gawk
+`},
+	{"diffutils", `
+package diffutils 3.7-12$DIST
+	Arch: noarch
+	usr/bin/diff * #!/usr/bin/sh
+`},
+	{"elfutils-libelf", libelf}, {"libelf", libelf},
+	{"", `
+package $NAME 4.8-6$DIST
+	usr/bin/$NAME elf
+`},
+}
+
+const libelf = `
+package $NAME 0.190-2$DIST
+	usr/include/libelf.h = /* */
+`
+
+// toolchain adds the packages of a compiler.
+func (s *RPMSystem) toolchain() {
+	s.Packages = append(s.Packages, documented(rpmToolchain, "$DIST", s.dist)...)
+	for _, name := range require.Value(distros.Lookup(s.id))(s.world.t).Toolchain("amd64") {
+		p := documented(templateFor(rpmTools, name), "$NAME", name, "$DIST", s.dist)[0]
+		if name == "kmod" {
 			p.Files[0].Caps = "cap_sys_module=ep"
-		case name == "make":
-			p = rpmPackage(name, "1:4.3-8"+dist, nil, rpmProgram("usr/bin/make"))
-		case name == "gawk":
-			p = rpmPackage(name, "5.1.0-6"+dist, []string{"(libc.so.6()(64bit) if glibc)"}, rpmProgram("usr/bin/gawk"), link("usr/bin/awk", "gawk"))
-			p.Obsoletes = []string{"mawk < 2"}
-		case name == "diffutils":
-			p = rpmPackage(name, "3.7-12"+dist, nil, repotest.File{Name: "usr/bin/diff", Mode: 0o755, Body: "#!/usr/bin/sh\n"})
-			p.Arch = "noarch"
-		case strings.Contains(name, "libelf"):
-			p = rpmPackage(name, "0.190-2"+dist, nil, text("usr/include/libelf.h", "/* */\n"))
-		default:
-			p = rpmPackage(name, "4.8-6"+dist, nil, rpmProgram("usr/bin/"+name))
 		}
 		s.Packages = append(s.Packages, p)
 	}
 }
 
-// elKernel returns a kernel's headers and, unless it is an orphan, the kernel. flavour is "" or
-// "rt".
-func elKernel(release, flavour string, orphan bool) []repotest.RPM {
+const perl = `
+package perl-interpreter 4:5.32.1-481.el9
+	usr/bin/perl elf
+`
+
+const elHeaders = `
+package $NAME-devel $EVR
+	Requires: gcc
+	Requires: perl-interpreter
+	Provides: kernel-devel-uname-r = $RELEASE
+	Provides: installonlypkg(kernel)
+	usr/src/kernels/$RELEASE/
+	usr/src/kernels/$RELEASE/Makefile = all:
+	usr/src/kernels/$RELEASE/include/config/auto.conf = CONFIG_MODULE_SIG_HASH="sha256"
+	usr/src/kernels/$RELEASE/include/config/kernel.release = $RELEASE
+	usr/src/kernels/$RELEASE/include/generated/utsrelease.h = #define UTS_RELEASE "$RELEASE"
+	usr/src/kernels/$RELEASE/scripts/mod/modpost * program
+`
+
+const elCore = `
+package $NAME-core $EVR
+	Provides: kernel-uname-r = $RELEASE
+	Provides: kernel-core-uname-r = $RELEASE
+	Provides: installonlypkg(kernel)
+	lib/modules/$RELEASE/vmlinuz = kernel
+`
+
+// elKernel returns a kernel and its headers, or what lines say of them. The name has the flavour.
+func elKernel(release, name, lines string) []repotest.RPM {
 	plain, _, _ := strings.Cut(release, "+")
 	version := strings.TrimSuffix(plain, ".x86_64")
-	name := "kernel"
-	if flavour != "" {
-		name += "-" + flavour
-	}
-	tree := "usr/src/kernels/" + release + "/"
-	headers := repotest.RPM{
-		Name: name + "-devel", EVR: version, Requires: []string{"gcc", "perl-interpreter"},
-		Provides: []string{"kernel-devel-uname-r = " + release, "installonlypkg(kernel)"},
-		Files: []repotest.File{{Name: tree}, text(tree+"Makefile", "all:\n"), text(tree+"include/config/auto.conf", "CONFIG_MODULE_SIG_HASH=\"sha256\"\n"),
-			text(tree+"include/config/kernel.release", release+"\n"),
-			text(tree+"include/generated/utsrelease.h", "#define UTS_RELEASE \""+release+"\"\n"),
-			{Name: tree + "scripts/mod/modpost", Body: "program", Mode: 0o755}},
-	}
-	if orphan {
-		return []repotest.RPM{headers}
-	}
-	return []repotest.RPM{headers, {
-		Name: name + "-core", EVR: version, Provides: []string{"kernel-uname-r = " + release, "kernel-core-uname-r = " + release, "installonlypkg(kernel)"},
-		Files: []repotest.File{text("lib/modules/"+release+"/vmlinuz", "kernel")},
-	}}
+	return rpmsOf(lines, "$NAME", name, "$EVR", version, "$RELEASE", release)
 }
 
+const rockyFiles = `
+	usr/lib/os-release = ID="rocky"\nVERSION_ID="9.4"
+	etc/os-release -> ../usr/lib/os-release
+	etc/dnf/dnf.conf = [main]\ngpgcheck=1
+	etc/dnf/vars/site = rocky
+	etc/yum.repos.d/rocky.repo = [baseos]\nname=BaseOS\nbaseurl=$URL/$site$releasever/\ngpgkey=file:///$KEY
+`
+
 func rocky(w *World) *RPMSystem {
-	s := w.newRPMSystem("rocky9", "sqlite")
+	s := w.newRPMSystem("rocky9", "sqlite", ".el9", rockyFiles)
 	s.Row = "    kernels: [5.14]\n    aliases: [rocky9.4]\n"
 	s.Colour = 3
-	s.install(".el9")
-	s.Files = append(s.Files,
-		text("usr/lib/os-release", "ID=\"rocky\"\nVERSION_ID=\"9.4\"\n"), link("etc/os-release", "../usr/lib/os-release"),
-		text("etc/dnf/dnf.conf", "[main]\ngpgcheck=1\n"), text("etc/dnf/vars/site", "rocky\n"),
-		text("etc/yum.repos.d/rocky.repo", fmt.Sprintf("[baseos]\nname=BaseOS\nbaseurl=%s/$site$releasever/\ngpgkey=file:///%s\n", w.URL, RPMKey)))
-	s.toolchain(".el9")
-	s.Packages = append(s.Packages, rpmPackage("perl-interpreter", "4:5.32.1-481.el9", nil, rpmProgram("usr/bin/perl")))
-	for _, release := range []string{RPMKernel, RPMOldKernel, RPMOrphanKernel} {
-		s.Packages = append(s.Packages, elKernel(release, "", release == RPMOrphanKernel)...)
-	}
-	s.Packages = append(s.Packages, elKernel(RPMRTKernel, "rt", false)...)
+	s.Packages = append(s.Packages, documented(perl)...)
+	s.Packages = append(s.Packages, elKernel(RPMKernel, "kernel", elHeaders+elCore)...)
+	s.Packages = append(s.Packages, elKernel(RPMOldKernel, "kernel", elHeaders+elCore)...)
+	s.Packages = append(s.Packages, elKernel(RPMOrphanKernel, "kernel", elHeaders)...)
+	s.Packages = append(s.Packages, elKernel(RPMRTKernel, "kernel-rt", elHeaders+elCore)...)
 	return s
 }
 
+const leapFiles = `
+	etc/os-release = ID="opensuse-leap"\nVERSION_ID="15.6"
+	var/lib/rpm -> ../../usr/lib/sysimage/rpm
+	etc/zypp/repos.d/repo-oss.repo = [repo-oss]\nenabled=1\nbaseurl=$URL/opensuse-leap15.6/
+	etc/products.d/baseproduct = <product><name>Leap</name><version>15.6</version></product>
+`
+
+const suseKernel = `
+package kernel-devel 6.4.0-150600.23.25.1
+	Arch: noarch
+	Provides: kernel-devel = 6.4.0-150600.23.25
+	Provides: multiversion(kernel)
+	usr/src/linux-6.4.0-150600.23.25/Makefile = all:
+package kernel-default-devel 6.4.0-150600.23.25.1
+	Provides: kernel-default-devel = 6.4.0-150600.23.25
+	Provides: multiversion(kernel)
+	Requires: kernel-devel = 6.4.0-150600.23.25
+	usr/src/linux-6.4.0-150600.23.25-obj/x86_64/default/Makefile = all:
+	usr/src/linux-6.4.0-150600.23.25-obj/x86_64/default/include/config/auto.conf = CONFIG_MODULES=y
+package kernel-default 6.4.0-150600.23.25.1
+	Provides: kernel-default = 6.4.0-150600.23.25
+	Provides: multiversion(kernel)
+	usr/lib/modules/6.4.0-150600.23.25-default/vmlinuz = kernel
+`
+
 func leap(w *World) *RPMSystem {
-	s := w.newRPMSystem("opensuse-leap15.6", "ndb")
+	s := w.newRPMSystem("opensuse-leap15.6", "ndb", ".1", leapFiles)
 	s.Row = "    kernels: [6.4]\n"
 	s.Signed = true
 	s.SHA512 = true
-	s.install(".1")
-	s.Files = append(s.Files,
-		text("etc/os-release", "ID=\"opensuse-leap\"\nVERSION_ID=\"15.6\"\n"), link("var/lib/rpm", "../../usr/lib/sysimage/rpm"),
-		text("etc/zypp/repos.d/repo-oss.repo", fmt.Sprintf("[repo-oss]\nenabled=1\nbaseurl=%s/opensuse-leap15.6/\n", w.URL)),
-		text("etc/products.d/baseproduct", "<product><name>Leap</name><version>15.6</version></product>\n"))
-	s.toolchain(".1")
-	const version, tree = "6.4.0-150600.23.25", "usr/src/linux-6.4.0-150600.23.25-obj/x86_64/default/"
-	s.Packages = append(s.Packages,
-		repotest.RPM{Name: "kernel-devel", EVR: version + ".1", Arch: "noarch", Provides: []string{"kernel-devel = " + version, "multiversion(kernel)"},
-			Files: []repotest.File{text("usr/src/linux-"+version+"/Makefile", "all:\n")}},
-		repotest.RPM{Name: "kernel-default-devel", EVR: version + ".1", Provides: []string{"kernel-default-devel = " + version, "multiversion(kernel)"}, Requires: []string{"kernel-devel = " + version},
-			Files: []repotest.File{text(tree+"Makefile", "all:\n"), text(tree+"include/config/auto.conf", "CONFIG_MODULES=y\n")}},
-		repotest.RPM{Name: "kernel-default", EVR: version + ".1", Provides: []string{"kernel-default = " + version, "multiversion(kernel)"},
-			Files: []repotest.File{text("usr/lib/modules/"+SUSEKernel+"/vmlinuz", "kernel")}})
+	s.Packages = append(s.Packages, rpmsOf(suseKernel)...)
 	return s
 }
 
+const centosFiles = `
+	etc/os-release = ID="centos"\nVERSION_ID="7"
+	etc/yum.repos.d/CentOS-Base.repo = [base]\nbaseurl=http://gone.invalid/centos/\ngpgcheck=1
+`
+
 func centos(w *World) *RPMSystem {
-	s := w.newRPMSystem("centos7", "bdb")
+	s := w.newRPMSystem("centos7", "bdb", ".el7", centosFiles)
 	s.Row = fmt.Sprintf("    kernels: [3.10]\n    only-these-repositories: true\n    repositories:\n      - baseurl: [%s/centos7/]\n        gpgkey: [/%s]\n", w.URL, RPMKey)
-	s.install(".el7")
-	s.Files = append(s.Files, text("etc/os-release", "ID=\"centos\"\nVERSION_ID=\"7\"\n"),
-		text("etc/yum.repos.d/CentOS-Base.repo", "[base]\nbaseurl=http://gone.invalid/centos/\ngpgcheck=1\n"))
-	s.toolchain(".el7")
-	s.Packages = append(s.Packages, elKernel(CentOSKernel, "", false)...)
+	s.Packages = append(s.Packages, elKernel(CentOSKernel, "kernel", elHeaders+elCore)...)
 	return s
 }

@@ -50,14 +50,21 @@ type RPMSystem struct {
 	// Change is applied to all files of the base before it is pushed.
 	Change func([]repotest.File) []repotest.File
 
-	world        *World
-	id, database string
+	world         *World
+	id, database  string
+	dist          string // the end of releases
+	configuration string // files of the system's own, as lines
 }
 
-func (w *World) newRPMSystem(id, database string) *RPMSystem {
-	return &RPMSystem{
-		world: w, Repository: (&RPMWorld{World: w}).Extra("/" + id), Imported: []*openpgp.Entity{w.key}, id: id, database: database,
+// newRPMSystem makes a system with the packages of every base and the compiler.
+func (w *World) newRPMSystem(id, database, dist, configuration string) *RPMSystem {
+	s := &RPMSystem{
+		world: w, id: id, database: database, dist: dist, configuration: configuration,
+		Repository: (&RPMWorld{World: w}).Extra("/" + id), Imported: []*openpgp.Entity{w.key},
 	}
+	s.install()
+	s.toolchain()
+	return s
 }
 
 // Extra returns another repository, without packages.

@@ -6,29 +6,32 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
 
+const headerFiles = `
+	usr/src/linux-headers-$RELEASE/include/config/auto.conf = CONFIG_X86_64=y\nCONFIG_CC_VERSION_TEXT="gcc-12 (Debian 12.2.0-14) 12.2.0"
+	usr/src/linux-headers-$RELEASE/include/config/kernel.release = 6.1.192
+	usr/src/linux-headers-$RELEASE/include/generated/utsrelease.h = #define UTS_RELEASE "$RELEASE"
+	usr/src/linux-headers-$RELEASE/include/generated/autoconf.h = /* */
+	usr/src/linux-headers-$RELEASE/Module.symvers = 0x0	x
+	usr/src/linux-headers-$RELEASE/scripts -> ../../lib/linux-kbuild-6.1/scripts
+	usr/lib/modules/$RELEASE/build -> /usr/src/linux-headers-$RELEASE
+`
+
+const toolkitFiles = `
+	lib -> usr/lib
+	usr/bin/gcc-12 * compiler
+	usr/bin/gcc -> gcc-12
+	usr/bin/make * make
+	usr/lib/linux-kbuild-6.1/scripts/mod/modpost * program
+`
+
 // Headers returns complete headers of a kernel, in Debian's layout.
 func Headers(release string) []repotest.File {
-	dir := "usr/src/linux-headers-" + release + "/"
-	return []repotest.File{
-		text(dir+"include/config/auto.conf", "CONFIG_X86_64=y\nCONFIG_CC_VERSION_TEXT=\"gcc-12 (Debian 12.2.0-14) 12.2.0\"\n"),
-		text(dir+"include/config/kernel.release", "6.1.192\n"),
-		text(dir+"include/generated/utsrelease.h", "#define UTS_RELEASE \""+release+"\"\n"),
-		text(dir+"include/generated/autoconf.h", "/* */\n"),
-		text(dir+"Module.symvers", "0x0\tx\n"),
-		link(dir+"scripts", "../../lib/linux-kbuild-6.1/scripts"),
-		link("usr/lib/modules/"+release+"/build", "/usr/src/linux-headers-"+release),
-	}
+	return filesOf(headerFiles, "", "$RELEASE", release)
 }
 
 // ToolkitFiles returns the files of an image with headers of kernels and their compiler.
 func ToolkitFiles(releases ...string) []repotest.File {
-	files := []repotest.File{
-		link("lib", "usr/lib"),
-		{Name: "usr/bin/gcc-12", Body: "compiler", Mode: 0o755},
-		link("usr/bin/gcc", "gcc-12"),
-		{Name: "usr/bin/make", Body: "make", Mode: 0o755},
-		{Name: "usr/lib/linux-kbuild-6.1/scripts/mod/modpost", Body: "program", Mode: 0o755},
-	}
+	files := filesOf(toolkitFiles, "")
 	for _, release := range releases {
 		files = append(files, Headers(release)...)
 	}
