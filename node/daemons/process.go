@@ -130,10 +130,11 @@ func (p *process) waitForked(ctx context.Context, s Spec, t timing) error {
 	fresh := func(pid int) bool { return pid != child.pid && startedSince(pid, p.since) }
 	return Until(ctx, t.poll, func() error {
 		m, err := fromPIDFile(s.PIDFile, fresh)
-		if err == nil {
-			p.main = m
+		if err != nil {
+			return err
 		}
-		return err
+		p.main = m
+		return nil
 	})
 }
 

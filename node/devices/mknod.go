@@ -151,13 +151,7 @@ func (n Nodes) Remove(created []Node) error {
 	majors := parseMajors(text)
 	var errs []error
 	for _, node := range slices.Backward(created) {
-		err := node.check(n.Dev)
-		if other := stranger(majors, node.Major); err == nil && other != "" {
-			err = fmt.Errorf("the kernel has given %d:%d to %.80q", node.Major, node.Minor, other)
-		}
-		if err == nil {
-			err = n.remove(node)
-		}
+		err := n.removeOurs(node, majors)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("remove device node %s: %w", node.Path, err))
 		}
@@ -168,6 +162,19 @@ func (n Nodes) Remove(created []Node) error {
 		errs = append(errs, fmt.Errorf("remove %s: %w", filepath.Join(n.Dev, capsDir), err))
 	}
 	return errors.Join(errs...)
+}
+
+// removeOurs removes a node unless the kernel has given its number to another driver.
+func (n Nodes) removeOurs(node Node, majors map[string]uint32) error {
+	err := node.check(n.Dev)
+	if err != nil {
+		return err
+	}
+	other := stranger(majors, node.Major)
+	if other != "" {
+		return fmt.Errorf("the kernel has given %d:%d to %.80q", node.Major, node.Minor, other)
+	}
+	return n.remove(node)
 }
 
 // stranger returns who else than NVIDIA's modules has a major; "": nobody has, or one of them.

@@ -91,12 +91,16 @@ func (c *copier) entry(src, dst *os.File, name, at string, p subtree) error {
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
-	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+	if err != nil {
+		return fmt.Errorf("copy %s: %w", at, err)
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return c.folder(src, dst, name, at, &st, p)
 	}
-	if err == nil && !c.covered[at] {
-		err = c.leaf(src, dst, name, at, &st, p)
+	if c.covered[at] {
+		return nil
 	}
+	err = c.leaf(src, dst, name, at, &st, p)
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", at, err)
 	}
@@ -126,10 +130,10 @@ func (c *copier) folder(src, dst *os.File, name, at string, st *unix.Stat_t, par
 	}
 	defer from.Close()
 	err = unix.Mkdirat(int(dst.Fd()), name, 0o700)
-	var to *os.File
-	if err == nil {
-		to, err = openAt(dst, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return fmt.Errorf("copy %s: %w", at, err)
 	}
+	to, err := openAt(dst, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", at, err)
 	}

@@ -37,13 +37,11 @@ func serveFirmware(root *os.Root, version string) error {
 	if _, err := root.Stat(link); err == nil {
 		return nil
 	}
-	err := root.MkdirAll(dir, 0o755)
-	if err == nil {
-		err = removeIfExists(root, link)
-	}
-	if err == nil {
-		err = root.Symlink(up+from, link)
-	}
+	err := errors.Join(
+		root.MkdirAll(dir, 0o755),
+		removeIfExists(root, link),
+		root.Symlink(up+from, link),
+	)
 	if err != nil {
 		return fmt.Errorf("serve the firmware: %w", err)
 	}

@@ -71,9 +71,11 @@ func openLayers(init, dir string) (l layers, err error) {
 	}
 	defer host.Close()
 	for _, lower := range overlayLowers(m.Options) {
-		if f, err := openIn(host, filepath.Join(lower, m.Root, inside)); err == nil {
-			l = append(l, f)
+		f, err := openIn(host, filepath.Join(lower, m.Root, inside))
+		if err != nil {
+			continue
 		}
+		l = append(l, f)
 	}
 	if len(l) == 0 {
 		return nil, errors.New("none of the image's layers is to be found on the host")

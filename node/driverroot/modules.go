@@ -164,13 +164,11 @@ func addFile(root *os.Root, base, dir, from string) (err error) {
 		return err
 	}
 	_, err = io.Copy(dst, src)
-	if err == nil {
-		err = dst.Sync()
+	err = errors.Join(err, dst.Sync(), dst.Close())
+	if err != nil {
+		return errors.Join(err, root.Remove(tmp))
 	}
-	err = errors.Join(err, dst.Close())
-	if err == nil {
-		err = root.Rename(tmp, name)
-	}
+	err = root.Rename(tmp, name)
 	if err != nil {
 		return errors.Join(err, root.Remove(tmp))
 	}

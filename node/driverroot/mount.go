@@ -119,10 +119,11 @@ func (r *Root) mount(ctx context.Context, dir string) error {
 		}
 		return nil
 	})
-	if err == nil {
-		r.warnUnlessShared(parent)
+	if err != nil {
+		return err
 	}
-	return err
+	r.warnUnlessShared(parent)
+	return nil
 }
 
 // warnUnlessShared warns that only this container sees the root in this mount.

@@ -50,16 +50,21 @@ func (r *Root) Room() (need, spare Space) {
 	return need, spare
 }
 
+// shares reports whether a root in this folder can share the image's files.
+func (r *Root) shares(roots string) bool {
+	dir, layers, reason, err := r.openTarget(roots)
+	if err != nil {
+		return false
+	}
+	layers.close()
+	dir.Close()
+	return reason == nil
+}
+
 // need returns what a copy of the image takes. A root that shares the image's files has folders and
 // links of its own.
 func (r *Root) need(roots string) Space {
-	shares := false
-	dir, layers, reason, err := r.openTarget(roots)
-	if err == nil {
-		shares = reason == nil
-		layers.close()
-		dir.Close()
-	}
+	shares := r.shares(roots)
 	image, _, err := r.view()
 	if err != nil {
 		return Space{} // Stage says why

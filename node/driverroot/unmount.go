@@ -32,12 +32,13 @@ func (r *Root) Unmount(ctx context.Context) error {
 func (r *Root) unmountBelow(ctx context.Context, dir string) error {
 	for range maxMounts {
 		mounts, err := mounttable.Below(dir)
-		if err == nil && len(mounts) == 0 {
+		if err != nil {
+			return fmt.Errorf("unmount %s: %w", dir, err)
+		}
+		if len(mounts) == 0 {
 			return nil
 		}
-		if err == nil {
-			err = r.unmountOne(ctx, mounts)
-		}
+		err = r.unmountOne(ctx, mounts)
 		if err != nil {
 			return fmt.Errorf("unmount %s: %w", dir, err)
 		}

@@ -120,13 +120,14 @@ func Invite(dir string) error {
 	for _, name := range []string{requestFile, prepared, answerFile, driverDir} {
 		err = errors.Join(err, f.root.RemoveAll(name))
 	}
-	if err == nil {
-		err = f.putProgram()
+	if err != nil {
+		return explain(err, dir)
 	}
-	if err == nil {
-		err = f.write(prepared, 0o644, strings.NewReader(""))
+	err = f.putProgram()
+	if err != nil {
+		return explain(err, dir)
 	}
-	return explain(err, dir)
+	return explain(f.write(prepared, 0o644, strings.NewReader("")), dir)
 }
 
 // putProgram copies this program into the folder. A child that is forked meanwhile would have the

@@ -99,25 +99,29 @@ func (f folder) read(name string) ([]byte, error) {
 // write replaces a file: readers see the old content or the new one. Each file has one writer.
 func (f folder) write(name string, mode fs.FileMode, from io.Reader) error {
 	temp := name + temporary
-	err := f.root.RemoveAll(temp)
-	var out *os.File
-	if err == nil {
-		out, err = f.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	err := f.create(temp, mode, from)
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", name, err), f.root.RemoveAll(temp))
 	}
-	if err == nil {
-		_, err = io.Copy(out, from)
-		if err == nil {
-			err = errors.Join(out.Chmod(mode), out.Sync()) // whatever the umask is
-		}
-		err = errors.Join(err, out.Close())
-	}
-	if err == nil {
-		err = f.root.Rename(temp, name)
-	}
+	err = f.root.Rename(temp, name)
 	if err != nil {
 		return errors.Join(fmt.Errorf("write %s: %w", name, err), f.root.RemoveAll(temp))
 	}
 	return nil
+}
+
+// create makes a file with this mode, whatever the umask is, and waits until it is on the disk.
+func (f folder) create(name string, mode fs.FileMode, from io.Reader) error {
+	err := f.root.RemoveAll(name)
+	if err != nil {
+		return err
+	}
+	out, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, from)
+	return errors.Join(err, out.Chmod(mode), out.Sync(), out.Close())
 }
 
 // explain adds what to do.

@@ -43,13 +43,14 @@ func authorities(root fs.FS, own bool, c conf, log *slog.Logger) (*x509.CertPool
 		text, err := bounded.FSFile(root, name, maxConf)
 		cert, noDER := x509.ParseCertificate(text)
 		switch {
-		case err == nil && pool.AppendCertsFromPEM(text):
-		case err == nil && noDER == nil:
+		case err != nil:
+		case pool.AppendCertsFromPEM(text):
+		case noDER == nil:
 			pool.AddCert(cert)
-		case loud && err == nil:
+		default:
 			err = errors.New("it holds no certificate")
-			fallthrough
-		case loud:
+		}
+		if loud && err != nil {
 			log.Warn("certificates not used", "path", name, "error", err)
 		}
 	}

@@ -68,11 +68,13 @@ func (f *rpmManager) releaseVers(configured string) []string {
 // returns nil without an error when they do not have the package; then e has more details.
 func (f *rpmManager) search(ctx context.Context, vars repoconf.Vars, wants []string, e *UnavailableError) (*plan, error) {
 	sources, err := repoconf.ReadSources(f.files, vars)
-	if err == nil {
-		var more []repoconf.Source
-		more, err = repoconf.ReadDisabled(f.files, vars, f.distro.ExtraRepositories(f.Release, f.Arch)...)
-		sources = append(sources, more...)
+	if err != nil {
+		e.Err = err
+		return nil, e
 	}
+	extra := f.distro.ExtraRepositories(f.Release, f.Arch)
+	more, err := repoconf.ReadDisabled(f.files, vars, extra...)
+	sources = append(sources, more...)
 	if err != nil {
 		e.Err = err
 		return nil, e
@@ -106,13 +108,14 @@ func (f *rpmManager) search(ctx context.Context, vars repoconf.Vars, wants []str
 	begin := time.Now()
 	// from the store: the servers are only asked whether that is current
 	releases, err := rpm.OpenReleases(ctx, o)
-	if err == nil {
-		err = f.trust(o)
+	if err != nil {
+		return nil, e.because(ctx, err)
 	}
-	var index *rpm.Index
-	if err == nil {
-		index, err = releases.Load(ctx)
+	err = f.trust(o)
+	if err != nil {
+		return nil, e.because(ctx, err)
 	}
+	index, err := releases.Load(ctx)
 	if err != nil {
 		return nil, e.because(ctx, err)
 	}

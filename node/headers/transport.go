@@ -60,7 +60,6 @@ func plainTransport(
 		ResponseHeaderTimeout: time.Minute,
 		MaxIdleConnsPerHost:   parallel,
 		IdleConnTimeout:       time.Minute,
-		ForceAttemptHTTP2:     true,
 	}
 }
 

@@ -92,8 +92,8 @@ func (a *daemonStarter) loadModules(ctx context.Context, names ...string) error 
 			strings.Join(inserted, ", "),
 		)
 	}
-	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("the kernel's modules have no %s", strings.Join(missing, ", "))
+	if err != nil || len(missing) == 0 {
+		return err
 	}
-	return err
+	return fmt.Errorf("the kernel's modules have no %s", strings.Join(missing, ", "))
 }

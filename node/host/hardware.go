@@ -114,11 +114,9 @@ func (h *hardware) Preflight(ctx context.Context, in preflight.Input) []prefligh
 	in.Info = h.info
 	in.FetchHeaders = h.cfg.Fetch
 	in.UnloadNouveau = h.cfg.UnloadNouveau
-	in.CanCompile, in.Serves, in.LeftAlone = h.canCompile(
-		in.Flavour,
-	), h.serves(
-		in.Release,
-	), h.supply.leftAlone
+	in.CanCompile = h.canCompile(in.Flavour)
+	in.Serves = h.serves(in.Release)
+	in.LeftAlone = h.supply.leftAlone
 	in.Supported, in.SupportedErr = h.supported()
 	in.Fabric = h.fabric(in.GPUs)
 	in.Staging = h.staging
@@ -269,9 +267,11 @@ func (h *hardware) KernelLog() []string {
 	}
 	h.logged = time.Now()
 	if h.log == nil {
-		if mark, err := kmsg.Open(""); err == nil {
-			h.log = mark
+		mark, err := kmsg.Open("")
+		if err != nil {
+			return nil
 		}
+		h.log = mark
 		return nil
 	}
 	return h.log.Next()

@@ -125,18 +125,13 @@ func (s *supply) copyHeaders(ctx context.Context, h buildtree.Headers) (buildtre
 		return h, fmt.Errorf("make room for the kernel's headers: %w", err)
 	}
 	copied, err := h.Copy(ctx, dir)
-	if err == nil {
-		s.log.Info(
-			"headers copied",
-			"origin",
-			h.Origin,
-			"path",
-			strings.TrimPrefix(h.Build, rootOfInit),
-			"duration",
-			time.Since(begin).Round(time.Millisecond),
-		)
+	if err != nil {
+		return copied, err
 	}
-	return copied, err
+	s.log.Info("headers copied", "origin", h.Origin,
+		"path", strings.TrimPrefix(h.Build, rootOfInit),
+		"duration", time.Since(begin).Round(time.Millisecond))
+	return copied, nil
 }
 
 // compile compiles the modules in this container; the set stays in the scratch folder.

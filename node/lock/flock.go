@@ -80,9 +80,10 @@ func isSameFile(f *os.File, path string) bool {
 // nobody has locked.
 func overwrite(f *os.File, content []byte) error {
 	err := f.Truncate(0)
-	if err == nil {
-		_, err = f.WriteAt(content, 0)
+	if err != nil {
+		return fmt.Errorf("empty the lock file: %w", err)
 	}
+	_, err = f.WriteAt(content, 0)
 	if err != nil {
 		return fmt.Errorf("write the holder into the lock file: %w", err)
 	}

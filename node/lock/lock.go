@@ -145,23 +145,29 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 // instances cannot each hold what the other needs.
 func attempt(o Options) (*Lock, error) {
 	l := &Lock{path: Path(o.Run), legacyPath: LegacyPath(o.Run), self: o.Self}
-	var err error
-	l.own, err = lockFile(l.path)
-	if err == nil {
-		// held: that file was unlinked by force, and is a new one that we made
-		l.folder, err = lockFolder(o.Run)
-	}
-	if err == nil {
-		l.legacy, err = lockFile(l.legacyPath)
-	}
-	if err == nil {
-		err = l.writeHolder()
-	}
+	err := l.take(o.Run)
 	if err != nil {
 		l.close()
 		return nil, wrapAttempt(err)
 	}
 	return l, nil
+}
+
+func (l *Lock) take(run string) (err error) {
+	l.own, err = lockFile(l.path)
+	if err != nil {
+		return err
+	}
+	// held: that file was unlinked by force, and is a new one that we made
+	l.folder, err = lockFolder(run)
+	if err != nil {
+		return err
+	}
+	l.legacy, err = lockFile(l.legacyPath)
+	if err != nil {
+		return err
+	}
+	return l.writeHolder()
 }
 
 // wrapAttempt keeps a *HeldError and adds to every other error what was attempted.

@@ -55,16 +55,14 @@ func (in *Input) effective() (bits uint64, found bool) {
 // cannot be named.
 func checkHostPID(in *Input) Check {
 	_, err := in.host()
-	if err == nil {
-		return ok("the host's processes are in sight")
-	}
-	if in.bare() {
+	switch {
+	case err != nil && in.bare():
 		return ok("not in a container")
+	case err != nil:
+		return warn("Set hostPID: true in the pod.", "the host's processes are out of sight: "+
+			"who uses a GPU cannot be found out when the driver is to be stopped")
 	}
-	return warn(
-		"Set hostPID: true in the pod.",
-		"the host's processes are out of sight: who uses a GPU cannot be found out when the driver is to be stopped",
-	)
+	return ok("the host's processes are in sight")
 }
 
 // bare says whether the root is a disk and not that of a container: then process 1 is the host's,

@@ -44,21 +44,21 @@ func (in *Input) modulePackages() string {
 // moduleTrees returns the folders with the modules of the running kernel: the image's own (or a
 // mount of the host's) and the host's.
 func (in *Input) moduleTrees() []string {
-	roots := []string{in.Root}
-	if host, err := in.host(); err == nil {
-		roots = append(roots, host)
+	host, err := in.host()
+	if err != nil {
+		return in.treesBelow(in.Root)
 	}
-	return in.treesBelow(roots...)
+	return in.treesBelow(in.Root, host)
 }
 
 func (in *Input) treesBelow(roots ...string) (dirs []string) {
 	for _, root := range roots {
 		for _, dir := range []string{"lib/modules", "usr/lib/modules"} {
-			if tree, err := kmod.Within(root, path.Join(dir, in.Release)); err == nil &&
-				exists(tree, "modules.dep") &&
-				!slices.Contains(dirs, tree) {
-				dirs = append(dirs, tree)
+			tree, err := kmod.Within(root, path.Join(dir, in.Release))
+			if err != nil || !exists(tree, "modules.dep") || slices.Contains(dirs, tree) {
+				continue
 			}
+			dirs = append(dirs, tree)
 		}
 	}
 	return dirs

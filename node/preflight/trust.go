@@ -28,11 +28,11 @@ func (t trust) strict() bool {
 // sysRoots returns the paths of sysfs. securityfs and efivarfs are mounts of their own; a container
 // has them only when the host's sysfs is visible.
 func (in *Input) sysRoots() []string {
-	roots := []string{in.Sys}
-	if host, err := in.host(); err == nil {
-		roots = append(roots, filepath.Join(host, "sys"))
+	host, err := in.host()
+	if err != nil {
+		return []string{in.Sys}
 	}
-	return roots
+	return []string{in.Sys, filepath.Join(host, "sys")}
 }
 
 // readTrust reads the kernel's files and, where these are not visible, the kernel command line and

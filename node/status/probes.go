@@ -34,16 +34,18 @@ func Mine(run, instanceFile string, s kmod.System) error {
 	if err == nil && st.Instance == strings.TrimSpace(string(mine)) {
 		return st.Confirm(run, s)
 	}
-	holder, held, lerr := lock.Held(run)
-	switch {
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
 		return fmt.Errorf("%w: %w", ErrNotReady, err)
-	case err == nil && held && lerr == nil:
-		return fmt.Errorf("%w: waiting for the node's lock, held by %s", ErrNotReady, holder)
-	case held && lerr == nil:
+	}
+	holder, held, err := lock.Held(run)
+	switch {
+	case err != nil || !held:
+		return fmt.Errorf("%w: this container's instance has not begun", ErrNotReady)
+	case missing:
 		return fmt.Errorf("%w: %s", ErrNotReady, Missing(run))
 	}
-	return fmt.Errorf("%w: this container's instance has not begun", ErrNotReady)
+	return fmt.Errorf("%w: waiting for the node's lock, held by %s", ErrNotReady, holder)
 }
 
 // Missing says why a node has no status. The lock's file is never removed, so it shows that an
@@ -96,12 +98,13 @@ func WaitReady(ctx context.Context, run string, s kmod.System, log *slog.Logger)
 	last := ""
 	err := daemons.Until(ctx, time.Second, func() error {
 		st, err := Read(run)
-		if err == nil {
-			err = st.Confirm(run, s)
-		} else if errors.Is(err, fs.ErrNotExist) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			err = fmt.Errorf("%w: %s", ErrNotReady, Missing(run))
-		} else {
+		case err != nil:
 			err = fmt.Errorf("%w: %w", ErrNotReady, err)
+		default:
+			err = st.Confirm(run, s)
 		}
 		if err != nil && err.Error() != last {
 			last = err.Error()
