@@ -77,8 +77,14 @@ func (r BuildDocuments) Documents(ctx context.Context, cache layer.Cache, t oci.
 // bills makes the SBOM of each image and, of several images, that of their index. An SBOM is made
 // from the content of its image. If that is not on this machine, because every layer was found in a
 // registry, bills takes what an earlier build made from the same.
-func (r BuildDocuments) bills(ctx context.Context, cache layer.Cache, top v1.Hash, digests []v1.Hash, images []v1.Image,
-	recipes []*recipe.Recipe) (all []Document, err error) {
+func (r BuildDocuments) bills(
+	ctx context.Context,
+	cache layer.Cache,
+	top v1.Hash,
+	digests []v1.Hash,
+	images []v1.Image,
+	recipes []*recipe.Recipe,
+) (all []Document, err error) {
 	if r.SBOM == "" {
 		return nil, nil
 	}
@@ -91,8 +97,14 @@ func (r BuildDocuments) bills(ctx context.Context, cache layer.Cache, top v1.Has
 		public = append(public, of.Public())
 	}
 	add := func(about v1.Hash, from, to int) {
-		key := layer.Key("sbom", documents.SBOMMethod, r.SBOM, model, about, digests[from:to], public[from:to])
-		all = append(all, Document{Subjects: []v1.Hash{about}, Type: r.SBOM.PredicateType(), Referrer: r.SBOM.MediaType(), Key: key})
+		all = append(all, Document{
+			Subjects: []v1.Hash{about},
+			Type:     r.SBOM.PredicateType(),
+			Referrer: r.SBOM.MediaType(),
+			Key: layer.Key(
+				"sbom", documents.SBOMMethod, r.SBOM, model, about, digests[from:to], public[from:to],
+			),
+		})
 	}
 	for n, digest := range digests {
 		add(digest, n, n+1)
@@ -100,15 +112,12 @@ func (r BuildDocuments) bills(ctx context.Context, cache layer.Cache, top v1.Has
 	if len(images) > 1 {
 		add(top, 0, len(images))
 	}
-	if err != nil || r.Finished != nil && !areHere(cache, images) && r.fillFromRegistry(ctx, top, all) {
-		return all, err
+	if r.Finished != nil && !areHere(cache, images) && r.fillFromRegistry(ctx, top, all) {
+		return all, nil
 	}
 	whole := model
 	for n, img := range images {
-		i, err := documents.ReadImage(ctx, cache, recipes[n].Target(), img)
-		if err == nil {
-			err = i.AddRecipe(recipes[n])
-		}
+		i, err := readImage(ctx, cache, img, recipes[n])
 		if err != nil {
 			return nil, fmt.Errorf("make the SBOM of %s: %w", recipes[n].Target(), err)
 		}
@@ -124,6 +133,19 @@ func (r BuildDocuments) bills(ctx context.Context, cache layer.Cache, top v1.Has
 		all[len(images)].Body, err = documents.SBOM(whole, r.SBOM)
 	}
 	return all, err
+}
+
+func readImage(
+	ctx context.Context,
+	cache layer.Cache,
+	img v1.Image,
+	r *recipe.Recipe,
+) (*documents.ImageContent, error) {
+	i, err := documents.ReadImage(ctx, cache, r.Target(), img)
+	if err != nil {
+		return nil, err
+	}
+	return i, i.AddRecipe(r)
 }
 
 // areHere says whether the content of all images is on this machine.
@@ -155,17 +177,19 @@ func (r BuildDocuments) fillFromRegistry(ctx context.Context, top v1.Hash, all [
 // subject in it, and attested by one of the finder's keys if that has keys. What cannot be read
 // counts as missing.
 func (r BuildDocuments) attached(have []oci.Attachment, d Document) []byte {
-	subject := signature.Subjects([]oci.Document{{Desc: v1.Descriptor{Digest: d.Subjects[0]}}}, have)[0]
+	about := d.Subjects[0]
+	subject := signature.Subjects([]oci.Document{{Desc: v1.Descriptor{Digest: about}}}, have)[0]
 	var found [][]byte
 	for _, a := range subject.Attachments {
-		if a.Tag != "" || a.Manifest.Desc.ArtifactType != d.Referrer ||
-			a.Manifest.Desc.Annotations[recipe.LabelKey] != d.Key {
+		desc := a.Manifest.Desc
+		if a.Tag != "" || desc.ArtifactType != d.Referrer ||
+			desc.Annotations[recipe.LabelKey] != d.Key {
 			continue
 		}
 		for _, b := range a.Blobs {
-			raw, err := oci.ReadBlob(b, maxDocument)
-			if err == nil && string(b.Desc.MediaType) == d.Referrer && json.Valid(raw) &&
-				bytes.Contains(raw, []byte(d.Subjects[0].Hex)) {
+			raw, _ := oci.ReadBlob(b, maxDocument) // what cannot be read is no JSON
+			if string(b.Desc.MediaType) == d.Referrer && json.Valid(raw) &&
+				bytes.Contains(raw, []byte(about.Hex)) {
 				found = append(found, raw)
 			}
 		}
@@ -178,9 +202,11 @@ func (r BuildDocuments) attached(have []oci.Attachment, d Document) []byte {
 		return nil
 	}
 	for _, f := range reports[0].Attestations {
+		if f.Err != nil || f.Predicate.Type != d.Type {
+			continue
+		}
 		for _, body := range found {
-			if f.Err == nil && f.Predicate.Type == d.Type &&
-				bytes.Equal(compact(f.Predicate.Body), compact(body)) {
+			if bytes.Equal(compact(f.Predicate.Body), compact(body)) {
 				return body
 			}
 		}

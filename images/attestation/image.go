@@ -193,15 +193,16 @@ func (p Publication) CheckVEX(ctx context.Context, c *registry.Client, cache lay
 		if d.Type != documents.VEXType {
 			continue
 		}
-		err := documents.CheckVEX(d.Body, digests, nil)
-		if err == nil {
+		alone := documents.CheckVEX(d.Body, digests, nil)
+		if alone == nil {
 			continue
 		}
-		m, unknown := documents.OpenImages(ctx, c, cache, i.ref, "")
-		if unknown != nil { // not all images are of this project
-			return fmt.Errorf("%w; the packages of the image are not known: %w", err, unknown)
+		m, err := documents.OpenImages(ctx, c, cache, i.ref, "")
+		if err != nil { // not all images are of this project
+			return fmt.Errorf("%w; the packages of the image are not known: %w", alone, err)
 		}
-		if err := documents.CheckVEX(d.Body, digests, m.Packages()); err != nil {
+		err = documents.CheckVEX(d.Body, digests, m.Packages())
+		if err != nil {
 			return err
 		}
 	}

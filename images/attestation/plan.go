@@ -137,29 +137,39 @@ func (p Publication) Write(
 	out oci.Output,
 	t oci.Artifact,
 ) (refs []string, err error) {
+	all, err := p.attachmentsFor(ctx, out, t)
+	if err != nil {
+		return nil, fmt.Errorf("sign %s:%s: %w", out, p.Tags[0], err)
+	}
 	tags := p.Tags
 	if out.Kind != "oci" {
 		tags = tags[:1]
 	}
-	for i, tag := range tags {
-		var all, have []oci.Attachment
-		if i == 0 && !p.Empty() {
-			if out.Kind == "oci" {
-				have, err = oci.LocalAttachments(ctx, out.String()+":"+tag)
-			}
-			// the layout does not have the tag yet
-			if err == nil || errors.Is(err, fs.ErrNotExist) {
-				all, err = p.Attachments(ctx, t, have)
-			}
-			if err != nil {
-				return refs, fmt.Errorf("sign %s:%s: %w", out, tag, err)
-			}
-		}
+	for _, tag := range tags {
 		ref, err := out.Write(ctx, p.Repository, tag, t, all...)
 		if err != nil {
 			return refs, err
 		}
 		refs = append(refs, ref)
+		all = nil // they belong to the digest
 	}
 	return refs, nil
+}
+
+// attachmentsFor returns what an artifact in an output lacks.
+func (p Publication) attachmentsFor(
+	ctx context.Context,
+	out oci.Output,
+	t oci.Artifact,
+) (have []oci.Attachment, err error) {
+	if p.Empty() {
+		return nil, nil
+	}
+	if out.Kind == "oci" {
+		have, err = oci.LocalAttachments(ctx, out.String()+":"+p.Tags[0])
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the layout does not have the tag yet
+		return nil, err
+	}
+	return p.Attachments(ctx, t, have)
 }

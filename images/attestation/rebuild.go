@@ -162,15 +162,16 @@ func provenances(
 			continue
 		}
 		for _, f := range report.Attestations {
-			err := f.Err
-			var r *recipe.Recipe
-			if err == nil {
-				if f.Predicate.Type != documents.ProvenanceType || seen[string(f.Predicate.Body)] {
-					continue
-				}
-				seen[string(f.Predicate.Body)] = true
-				r, err = documents.ReadRecipe(f.Predicate.Body)
+			body := string(f.Predicate.Body)
+			if f.Err != nil {
+				faults = append(faults, f.Where+": "+f.Err.Error())
+				continue
 			}
+			if f.Predicate.Type != documents.ProvenanceType || seen[body] {
+				continue
+			}
+			seen[body] = true
+			r, err := documents.ReadRecipe(f.Predicate.Body)
 			switch {
 			case err != nil:
 				faults = append(faults, f.Where+": "+err.Error())

@@ -111,46 +111,37 @@ func (t Trust) named(i *Finished, r signature.Report) []verify.Finding {
 	find := func(severity verify.Severity, format string, args ...any) []verify.Finding {
 		return []verify.Finding{finding(severity, signatureRule, format, args...)}
 	}
-	states := func(fits func(identity string) bool) bool {
-		return slices.ContainsFunc(
-			r.Signatures,
-			func(f signature.Verdict) bool { return f.Err == nil && f.Identity != "" && fits(f.Identity) },
-		)
+	_, stated := signed(r.Signatures)
+	names := cmp.Or(listed(stated), ", and bundles state no name")
+	want := t.Identity
+	whole, err := name.NewTag(want, name.WithDefaultTag(""))
+	if err != nil {
+		whole = name.Tag{} // a repository
 	}
-	_, names := signed(r.Signatures)
-	names = cmp.Or(names, ", and bundles state no name")
-	switch want := t.Identity; {
-	case want != "":
-		if whole, err := name.NewTag(want, name.WithDefaultTag("")); err == nil {
-			want = strings.TrimSuffix(whole.Name(), ":")
-		}
-		if !states(func(s string) bool { return s == want || strings.HasPrefix(s, want+":") }) {
-			return find(
-				verify.Error,
-				"no good signature of %s states the name %s: it is signed%s",
-				i.Digest,
-				want,
-				names,
-			)
-		}
-	case i.Tag == "":
-	case !states(func(s string) bool { return strings.HasSuffix(s, ":"+i.Tag) }):
+	if want != "" && err == nil {
+		want = strings.TrimSuffix(whole.Name(), ":")
+	}
+	fits := func(s string) bool { return s == want || strings.HasPrefix(s, want+":") }
+	tagged := func(s string) bool { return strings.HasSuffix(s, ":"+i.Tag) }
+	switch {
+	case want != "" && !slices.ContainsFunc(stated, fits):
+		return find(
+			verify.Error, "no good signature of %s states the name %s: it is signed%s",
+			i.Digest, want, names,
+		)
+	case want != "" || i.Tag == "":
+	case !slices.ContainsFunc(stated, tagged):
 		return find(
 			verify.Error,
 			"no good signature of %s states the tag %s, so the tag may have been moved to it: it is signed%s; name what you mean by its "+
 				"digest, or with --identity the name that is signed",
-			i.Digest,
-			i.Tag,
-			names,
+			i.Digest, i.Tag, names,
 		)
-	case i.Repository != "" && !states(func(s string) bool { return s == i.Repository+":"+i.Tag }):
+	case i.Repository != "" && !slices.Contains(stated, i.Repository+":"+i.Tag):
 		return find(
 			verify.Warning,
 			"%s is signed%s, and not as %s:%s: in a mirror, --identity says which name is meant",
-			i.Digest,
-			names,
-			i.Repository,
-			i.Tag,
+			i.Digest, names, i.Repository, i.Tag,
 		)
 	}
 	return nil
@@ -173,11 +164,12 @@ func findingsOf(r signature.Report) (findings []verify.Finding) {
 	add := func(severity verify.Severity, rule, format string, args ...any) {
 		findings = append(findings, finding(severity, rule, format, args...))
 	}
-	if err := r.Err(); err != nil {
+	err := r.Err()
+	if err != nil {
 		add(verify.Error, signatureRule, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	} else {
-		signers, names := signed(r.Signatures)
-		add(verify.Note, signatureRule, "%s is signed by %s%s", digest, signers, names)
+		keys, names := signed(r.Signatures)
+		add(verify.Note, signatureRule, "%s is signed by %s%s", digest, keyNames(keys), listed(names))
 	}
 	if r.Hidden {
 		add(
@@ -189,57 +181,43 @@ func findingsOf(r signature.Report) (findings []verify.Finding) {
 		)
 	}
 	for _, f := range r.Attestations {
-		switch {
-		case f.Err == nil:
-			add(
-				verify.Note,
-				attestationRule,
-				"%s: %s by %s (%s)",
-				digest,
-				f.Predicate.Type,
-				keyNames(f.Keys),
-				f.Where,
-			)
-		case errors.Is(f.Err, signature.ErrForeign): // anyone who may push can add one; it counts for nothing
-			add(
-				verify.Warning,
-				attestationRule,
-				"%s: the attestation in %s: %s",
-				digest,
-				f.Where,
-				f.Err,
-			)
-		default:
-			add(
-				verify.Error,
-				attestationRule,
-				"%s: the attestation in %s: %s",
-				digest,
-				f.Where,
-				f.Err,
-			)
+		if f.Err != nil {
+			severity := verify.Error
+			if errors.Is(f.Err, signature.ErrForeign) {
+				severity = verify.Warning // anyone who may push can add one; it counts for nothing
+			}
+			add(severity, attestationRule, "%s: the attestation in %s: %s", digest, f.Where, f.Err)
+			continue
 		}
+		add(
+			verify.Note, attestationRule, "%s: %s by %s (%s)",
+			digest, f.Predicate.Type, keyNames(f.Keys), f.Where,
+		)
 	}
 	return findings
 }
 
-// signed returns the keys of the good signatures, and the names that they state.
-func signed(all []signature.Verdict) (signers, names string) {
-	var keys, identities []string
+// signed returns the keys of the good signatures, and the names that they state, sorted.
+func signed(all []signature.Verdict) (keys, names []string) {
 	for _, f := range all {
 		if f.Err != nil {
 			continue
 		}
 		keys = append(keys, f.Keys...)
 		if f.Identity != "" {
-			identities = append(identities, f.Identity)
+			names = append(names, f.Identity)
 		}
 	}
-	slices.Sort(identities)
-	if len(identities) > 0 {
-		names = " as " + strings.Join(slices.Compact(identities), ", ")
+	slices.Sort(names)
+	return keys, slices.Compact(names)
+}
+
+// listed writes names behind the word that they are signed.
+func listed(names []string) string {
+	if len(names) == 0 {
+		return ""
 	}
-	return keyNames(keys), names
+	return " as " + strings.Join(names, ", ")
 }
 
 // keyNames names keys by the beginning of the SHA-256 of their public halves.

@@ -47,7 +47,7 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*bundle.Options, []bundle.Artifact) []bundle.Artifact{
 		"it has no items": func(*bundle.Options, []bundle.Artifact) []bundle.Artifact { return nil },
-		"is in it twice":      func(_ *bundle.Options, a []bundle.Artifact) []bundle.Artifact { a[1].Tags = a[0].Tags; return a },
+		"is in it twice":  func(_ *bundle.Options, a []bundle.Artifact) []bundle.Artifact { a[1].Tags = a[0].Tags; return a },
 		"which is not selected": func(_ *bundle.Options, a []bundle.Artifact) []bundle.Artifact {
 			a[1].Attachments = []oci.Attachment{bundletest.Referrer(t, a[0].Content.Top(), "application/x", "x")}
 			return a

@@ -21,22 +21,19 @@ func (g *graph) addDriver(i *ImageContent, image string) string {
 		purl: purl("generic", "nvidia-driver", i.Driver, nil),
 	}
 	if run := i.recipe.Source.Archive(); run != nil {
-		c.download, c.sums, c.purl = run.URL, []sum{
-			{"SHA256", run.SHA256},
-		}, archivePURL(
+		c.download, c.sums, c.purl = run.URL, sha256Sum(run.SHA256), archivePURL(
 			c.name,
 			c.version,
 			run.URL,
 			run.SHA256,
 		)
 	}
-	id := g.add(c)
-	g.relate(image, contains, id)
+	id := g.contain(image, c)
 	for _, p := range i.recipe.Source.Packages {
 		if i.modulesOnly() && !recipe.HasKernelSources(p.Name) {
 			continue
 		}
-		g.relate(id, contains, g.add(i.pinned(p, debianSource(p.Name, p.Version, i.Driver))))
+		g.contain(id, i.pinned(p, debianSource(p.Name, p.Version, i.Driver)))
 	}
 	g.addComponents(i, id)
 	g.addCompanions(i, id)
@@ -45,18 +42,17 @@ func (g *graph) addDriver(i *ImageContent, image string) string {
 		files   []string
 	}{{"LIBRARY", i.Libraries}, {"FIRMWARE", i.Firmware}, {"APPLICATION", i.Programs}, {"FILE", i.others}} {
 		for _, p := range slices.Sorted(slices.Values(part.files)) {
-			g.relate(id, contains, g.addFile(i, p, part.purpose))
+			g.contain(id, i.file(p, part.purpose))
 		}
 	}
 	for _, flavour := range i.Flavours {
-		sources := g.add(component{
+		sources := g.contain(id, component{
 			id: "Sources-" + i.Arch + "-" + flavour, purpose: "SOURCE", name: "nvidia-kernel-sources-" + flavour, version: i.Driver,
 			path: "/" + recipe.KernelDir(
 				i.Driver,
 				flavour,
 			), supplier: nvidia, licence: g.flavourLicence(flavour),
 		})
-		g.relate(id, contains, sources)
 		g.addPatches(i, flavour, sources)
 	}
 	return id
@@ -68,20 +64,18 @@ func (g *graph) addPatches(i *ImageContent, flavour, sources string) {
 		if slices.Contains(p.Flavours, flavour) {
 			g.relate(g.add(component{
 				id: "Patch-" + i.Arch + "-" + p.Name, purpose: "SOURCE", name: p.Name + ".patch", download: p.URL, licence: p.Licence,
-				sums: []sum{
-					{"SHA256", p.SHA256},
-				}, facts: []fact{{"reason", p.Reason}, {"origin", p.Origin}},
+				sums: sha256Sum(p.SHA256), facts: []fact{{"reason", p.Reason}, {"origin", p.Origin}},
 			}), patchApplied, sources)
 		}
 	}
 }
 
-// addFile adds a file of the driver. A file whose name has no version may be of another project
+// file is a file of the driver. A file whose name has no version may be of another project
 // that NVIDIA ships (libglvnd, OpenCL's loader), so the file has the driver's version only where
 // its name says so.
-func (g *graph) addFile(i *ImageContent, p, purpose string) string {
+func (i *ImageContent) file(p, purpose string) component {
 	c := component{
-		id: "File-" + i.Arch + p, purpose: purpose, name: path.Base(p), path: p, sums: []sum{{"SHA256", i.sums[p]}},
+		id: "File-" + i.Arch + p, purpose: purpose, name: path.Base(p), path: p, sums: sha256Sum(i.sums[p]),
 	}
 	if i.Driver != "" &&
 		(strings.Contains(p, "/"+i.Driver+"/") || strings.HasSuffix(p, "."+i.Driver)) {
@@ -91,7 +85,7 @@ func (g *graph) addFile(i *ImageContent, p, purpose string) string {
 	if purpose == "LIBRARY" {
 		c.facts = facts("links", strings.Join(slices.Sorted(slices.Values(i.links[p])), " "))
 	}
-	return g.add(c)
+	return c
 }
 
 // debianSource is the source package of one of Debian's packages with a part of the driver; "" for
@@ -149,10 +143,10 @@ func (g *graph) addComponents(i *ImageContent, driver string) {
 				f.Name,
 			),
 			download: f.File.URL,
-			sums:     []sum{{"SHA256", f.File.SHA256}},
+			sums:     sha256Sum(f.File.SHA256),
 		}
 		c.purl = archivePURL(c.name, c.version, f.File.URL, f.File.SHA256)
-		g.relate(driver, contains, g.add(c))
+		g.contain(driver, c)
 	}
 }
 
@@ -172,9 +166,9 @@ func (g *graph) addCompanions(i *ImageContent, driver string) {
 			c.source, c.download, c.sums = p.Name+" "+p.Version, p.URL, packageSums(*p)
 		} else if of.File != nil {
 			c.download = of.File.URL
-			c.sums = []sum{{"SHA256", of.File.SHA256}}
+			c.sums = sha256Sum(of.File.SHA256)
 			c.purl = archivePURL(c.name, c.version, of.File.URL, of.File.SHA256)
 		}
-		g.relate(driver, contains, g.add(c))
+		g.contain(driver, c)
 	}
 }

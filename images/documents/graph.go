@@ -58,6 +58,9 @@ func sha256Of(digest string) []sum {
 	return []sum{{"SHA256", hex}}
 }
 
+// sha256Sum is the digest of 64 hex digits as a sum.
+func sha256Sum(hex string) []sum { return []sum{{"SHA256", hex}} }
+
 // fact is what neither format has a field for.
 type fact struct{ name, value string }
 
@@ -153,6 +156,13 @@ func (g *graph) add(c component) string {
 		}
 		c.id = id + "-" + strconv.Itoa(n)
 	}
+}
+
+// contain adds a component that is in another one, and returns its id.
+func (g *graph) contain(in string, c component) string {
+	id := g.add(c)
+	g.relate(in, contains, id)
+	return id
 }
 
 func (g *graph) relate(from, kind, to string) { g.relations[relation{from, kind, to}] = true }

@@ -45,7 +45,8 @@ func (g *graph) addImage(i *ImageContent) string {
 		g.relate(id, descendantOf, g.add(i.otherImage("Base-"+i.Arch, "base", base)))
 	}
 	if !i.modulesOnly() {
-		system := g.add(
+		system := g.contain(
+			id,
 			component{
 				id:      "System-" + i.Arch,
 				purpose: "OPERATING-SYSTEM",
@@ -53,7 +54,6 @@ func (g *graph) addImage(i *ImageContent) string {
 				version: i.systemVersion,
 			},
 		)
-		g.relate(id, contains, system)
 		g.addPackages(i, system)
 	}
 	if i.Driver != "" {
@@ -106,7 +106,7 @@ func (g *graph) addPackages(i *ImageContent, system string) {
 			names = []string{p.Licence}
 		}
 		c.licence = g.packageLicence(names, texts)
-		g.relate(system, contains, g.add(c))
+		g.contain(system, c)
 	}
 }
 

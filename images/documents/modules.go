@@ -19,11 +19,10 @@ func (g *graph) addModules(i *ImageContent, image, driver string) {
 		if s.Certificate != "" {
 			about = append(about, fact{"signing certificate", "sha256:" + s.Certificate})
 		}
-		set := g.add(component{
+		set := g.contain(image, component{
 			id: "Modules-" + i.Arch + "-" + s.Folder, purpose: "OTHER", name: "nvidia-kernel-modules-" + s.Flavour, version: s.Driver, path: dir,
 			supplier: nvidia, licence: g.flavourLicence(s.Flavour), facts: about,
 		})
-		g.relate(image, contains, set)
 		from := driver
 		if slices.Contains(i.Flavours, s.Flavour) {
 			from = identifier("Sources-" + i.Arch + "-" + s.Flavour)
@@ -31,8 +30,8 @@ func (g *graph) addModules(i *ImageContent, image, driver string) {
 		g.relate(set, generatedFrom, from)
 		for _, m := range s.Modules {
 			file := dir + "/" + m.Name + ".ko"
-			g.relate(set, contains, g.add(component{
-				id: "File-" + i.Arch + file, purpose: "FILE", name: m.Name + ".ko", version: s.Driver, path: file, sums: []sum{{"SHA256", i.sums[file]}},
+			g.contain(set, component{
+				id: "File-" + i.Arch + file, purpose: "FILE", name: m.Name + ".ko", version: s.Driver, path: file, sums: sha256Sum(i.sums[file]),
 				facts: facts(
 					"vermagic",
 					strings.TrimSpace(m.Vermagic),
@@ -45,7 +44,7 @@ func (g *graph) addModules(i *ImageContent, image, driver string) {
 					"signing key",
 					m.KeyID,
 				),
-			}))
+			})
 		}
 		g.addBuildDependencies(i, s.Kernel, set)
 	}

@@ -1,6 +1,7 @@
 package documents
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"path"
@@ -78,51 +79,45 @@ func text(data []byte) (s string, rest []byte) {
 // addPrograms adds our own programs. They are static, so their modules are in them.
 func (g *graph) addPrograms(i *ImageContent, image string) {
 	for _, p := range i.own {
+		build := cmp.Or(p.build, &debug.BuildInfo{})
+		main := build.Main
 		c := component{
-			id: "Program-" + i.Arch + p.path, purpose: "APPLICATION", name: path.Base(p.path), path: p.path, sums: []sum{{"SHA256", i.sums[p.path]}},
+			id:      "Program-" + i.Arch + p.path,
+			purpose: "APPLICATION",
+			name:    path.Base(p.path),
+			path:    p.path,
+			sums:    sha256Sum(i.sums[p.path]),
+			version: released(main.Version),
 		}
-		if p.build == nil {
-			g.relate(image, contains, g.add(c))
-			continue
+		dir, inside := strings.CutPrefix(build.Path+"/", main.Path+"/")
+		if main.Path != "" && inside {
+			c.purl = goPURL(main.Path, main.Version, strings.TrimSuffix(dir, "/"))
 		}
-		main := p.build.Main
-		c.version = released(main.Version)
-		if p.build.Path == main.Path && main.Path != "" {
-			c.purl = goPURL(main.Path, main.Version, "")
-		} else if dir, ok := strings.CutPrefix(p.build.Path, main.Path+"/"); ok && main.Path != "" {
-			c.purl = goPURL(main.Path, main.Version, dir)
+		id := g.contain(image, c)
+		compiler, _, _ := strings.Cut(build.GoVersion, " ") // "go1.26.8 X:experiment"
+		version, ok := strings.CutPrefix(compiler, "go")
+		if ok {
+			g.contain(id, component{
+				id:      "Go-stdlib-" + version,
+				purpose: "LIBRARY",
+				name:    "stdlib",
+				version: version,
+				purl:    goPURL("stdlib", version, ""),
+				licence: "BSD-3-Clause",
+			})
 		}
-		id := g.add(c)
-		g.relate(image, contains, id)
-		if v, ok := strings.CutPrefix(p.build.GoVersion, "go"); ok { // "go1.26.8 X:experiment"
-			v, _, _ = strings.Cut(v, " ")
-			g.relate(
-				id,
-				contains,
-				g.add(
-					component{id: "Go-stdlib-" + v, purpose: "LIBRARY", name: "stdlib", version: v,
-						purl: goPURL("stdlib", v, ""), licence: "BSD-3-Clause"},
-				),
-			)
-		}
-		for _, m := range p.build.Deps {
+		for _, m := range build.Deps {
 			for m.Replace != nil {
 				m = m.Replace
 			}
-			g.relate(
-				id,
-				contains,
-				g.add(
-					component{
-						id:      "Go-" + m.Path + "-" + m.Version,
-						purpose: "LIBRARY",
-						name:    m.Path,
-						version: m.Version,
-						purl:    goPURL(m.Path, m.Version, ""),
-						facts:   facts("go.sum", m.Sum),
-					},
-				),
-			)
+			g.contain(id, component{
+				id:      "Go-" + m.Path + "-" + m.Version,
+				purpose: "LIBRARY",
+				name:    m.Path,
+				version: m.Version,
+				purl:    goPURL(m.Path, m.Version, ""),
+				facts:   facts("go.sum", m.Sum),
+			})
 		}
 	}
 }

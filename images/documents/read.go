@@ -175,9 +175,10 @@ func (i *ImageContent) addFiles(tree *rootfs.Tree) error {
 	}
 	for _, p := range files {
 		e, err := tree.Stat(strings.TrimPrefix(p, "/"))
-		if err == nil {
-			i.sums[p], err = e.SHA256()
+		if err != nil {
+			return fmt.Errorf("digest of %s: %w", p, err)
 		}
+		i.sums[p], err = e.SHA256()
 		if err != nil {
 			return fmt.Errorf("digest of %s: %w", p, err)
 		}
@@ -222,9 +223,10 @@ func links(tree *rootfs.Tree) map[string][]string {
 			continue
 		}
 		at, err := tree.Stat(e.Path) // verify says which links lead nowhere
-		if err == nil && path.Dir(at.Path) == path.Dir(e.Path) {
-			all["/"+at.Path] = append(all["/"+at.Path], path.Base(e.Path))
+		if err != nil || path.Dir(at.Path) != path.Dir(e.Path) {
+			continue
 		}
+		all["/"+at.Path] = append(all["/"+at.Path], path.Base(e.Path))
 	}
 	return all
 }

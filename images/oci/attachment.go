@@ -9,7 +9,6 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-
 )
 
 // Attachment is a manifest that belongs to an image or an index, with its blobs: a signature, an

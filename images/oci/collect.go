@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-
 )
 
 // Bounds of the manifests of one artifact. An index of images has about ten, of 2 KiB each.
