@@ -46,7 +46,11 @@ func start(args []string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", args[0], err)
 	}
-	_, err = fmt.Fprint(stdout, r.head, "\n", goalTable(r), "\n", caseTable(r))
+	all, err := goals()
+	if err != nil {
+		return fmt.Errorf("read goals.yaml: %w", err)
+	}
+	_, err = fmt.Fprint(stdout, r.head, "\n", goalTable(all, r), "\n", caseTable(r))
 	return err
 }
 
@@ -60,14 +64,17 @@ func archive(tree, version, file string) error {
 }
 
 // column is a number of a run.
-type column int
+type column string
 
 const (
-	elapsed   column = iota // seconds
-	peak                    // MB of memory
-	processor               // seconds
-	megabytes               // of what was made
+	elapsed   column = "elapsed"   // seconds
+	peak      column = "peak"      // MB of memory
+	processor column = "processor" // seconds
+	megabytes column = "megabytes" // of what was made
 )
+
+// columns are the numbers in a line, in their order.
+var columns = []column{elapsed, peak, processor, megabytes}
 
 // raw are the numbers of all runs.
 type raw struct {
@@ -77,7 +84,7 @@ type raw struct {
 }
 
 // numbers are those of one run; what was not measured is 0.
-type numbers [megabytes + 1]float64
+type numbers map[column]float64
 
 func read(from io.Reader) (*raw, error) {
 	r := &raw{runs: map[string][]numbers{}}
@@ -88,16 +95,16 @@ func read(from io.Reader) (*raw, error) {
 			continue
 		}
 		fields := strings.Split(lines.Text(), "\t")
-		if len(fields) != len(numbers{})+2 {
-			return nil, fmt.Errorf("line %d: %d columns, want %d", n, len(fields), len(numbers{})+2)
+		if len(fields) != len(columns)+2 {
+			return nil, fmt.Errorf("line %d: %d columns, want %d", n, len(fields), len(columns)+2)
 		}
-		var run numbers
+		run := numbers{}
 		for i, text := range fields[2:] {
 			v, err := strconv.ParseFloat(cmp.Or(text, "0"), 64)
 			if err != nil {
 				return nil, fmt.Errorf("line %d: %w", n, err)
 			}
-			run[i] = v
+			run[columns[i]] = v
 		}
 		run[peak] /= 1000
 		name := fields[0] + "/" + fields[1]
@@ -120,14 +127,14 @@ func (r *raw) median(name string, of column) float64 {
 }
 
 // goalTable is the table of goals. "C tools" are dpkg-deb, zstd and gzip alone for the same bytes.
-func goalTable(r *raw) string {
+func goalTable(all []goal, r *raw) string {
 	var b strings.Builder
 	b.WriteString(
 		"| goal | driver-build or node | alternative | ratio | C tools | runs | |\n|---|---|---|---|---|---|---|\n",
 	)
-	for _, g := range goals {
+	for _, g := range all {
 		number := func(name string) string {
-			if v := r.median(name, g.of); v > 0 {
+			if v := r.median(name, g.Of); v > 0 {
 				return fmt.Sprintf("%.2f", v)
 			}
 			return ""
@@ -135,12 +142,12 @@ func goalTable(r *raw) string {
 		fmt.Fprintf(
 			&b,
 			"| %s | %s | %s | %s | %s | %d | %s |\n",
-			g.text,
-			number(g.ours),
-			number(g.alternative),
+			g.Text,
+			number(g.Ours),
+			number(g.Alternative),
 			g.ratio(r),
-			number(g.bound),
-			len(r.runs[g.ours]),
+			number(g.Bound),
+			len(r.runs[g.Ours]),
 			g.verdict(r),
 		)
 	}

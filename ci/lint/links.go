@@ -8,7 +8,7 @@
 //   - the commands of the task pages in docs, taken from the pages: a test runs each one, or a table has the reason why
 //     not, so that a new command cannot be forgotten;
 //   - that a flag means the same wherever it is;
-//   - the bounds on the content of images: docs/security.md has their values, and each is exceeded once.
+//   - the bounds on the content of images, of which docs/security.md has a table: each is exceeded once.
 package lint
 
 import (
