@@ -105,7 +105,7 @@ func (e *Entry) Pins(mirror string, asked recipe.Request) (p recipe.Pins, err er
 	}
 	locked := e.Recipe.Asked.Mirror
 	if asked.Mirror == locked {
-		return e.Recipe.Moved(m.Login).Pins(), nil
+		return e.Recipe.WithPackagesFrom(m.Login).Pins(), nil
 	}
 	host := func(address string) string {
 		to, toErr := url.Parse(m.Bare)
@@ -124,7 +124,7 @@ func (e *Entry) Pins(mirror string, asked recipe.Request) (p recipe.Pins, err er
 		u.User = to.User
 		return u.String()
 	}
-	moved := e.Recipe.Moved(func(address string) string {
+	moved := e.Recipe.WithPackagesFrom(func(address string) string {
 		address, _ = m.Replace(address, host)
 		return address
 	})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/driver-container/driver-container/distros"
@@ -32,20 +31,29 @@ type Pins struct {
 func New(t matrix.Target, o Options) (*Recipe, error) {
 	d := t.Distro
 	r := &Recipe{
-		Distro: d, Schema: Version, System: t.System.ID, Driver: t.Driver.Version, Branch: t.Driver.Branch, Arch: t.Arch,
-		Profile: cmp.Or(
-			o.Profile,
-			Full,
-		), Flavours: t.Flavours, Links: d.Links(), LibDir: d.LibDir(t.Arch), LibDir32: d.LibDir32(t.Arch),
-		Compression: o.compression(
-			d,
-		), Epoch: o.Epoch, Kernel: t.Driver.Kernel, Overridden: t.Overridden,
-		CUDA: releases.CUDAOf(
-			t.Driver.Version,
-			t.Driver.CUDA,
-		), Advisories: releases.AdvisoriesOf(t.Driver), VGPU: t.Driver.VGPU,
-		Toolchain: true, Sources: true, Repositories: t.System.Repositories, OnlyThese: t.System.ReplaceRepositories,
-		Base: Base{Location: cmp.Or(o.Base, t.System.Base)},
+		Distro:       d,
+		Schema:       Version,
+		System:       t.System.ID,
+		Driver:       t.Driver.Version,
+		Branch:       t.Driver.Branch,
+		Arch:         t.Arch,
+		Profile:      cmp.Or(o.Profile, Full),
+		Flavours:     t.Flavours,
+		Links:        d.Links(),
+		LibDir:       d.LibDir(t.Arch),
+		LibDir32:     d.LibDir32(t.Arch),
+		Compression:  o.compression(d),
+		Epoch:        o.Epoch,
+		Kernel:       t.Driver.Kernel,
+		Overridden:   t.Overridden,
+		CUDA:         releases.CUDAOf(t.Driver.Version, t.Driver.CUDA),
+		Advisories:   releases.AdvisoriesOf(t.Driver),
+		VGPU:         t.Driver.VGPU,
+		Toolchain:    true,
+		Sources:      true,
+		Repositories: t.System.Repositories,
+		OnlyThese:    t.System.ReplaceRepositories,
+		Base:         Base{Location: cmp.Or(o.Base, t.System.Base)},
 	}
 	r.Tag, r.Aliases = Tags(t, o)
 	r.Fabric = r.Profile.Fabric(t.Driver.Components.For(t.Arch))
@@ -56,7 +64,8 @@ func New(t matrix.Target, o Options) (*Recipe, error) {
 		r.Sources = false
 	}
 	r.Distroless = !r.Toolchain && o.Base == "" && len(d.Distroless(t.Arch).Packages) > 0
-	if err := r.ask(t, o); err != nil {
+	err := r.ask(t, o)
+	if err != nil {
 		return nil, err
 	}
 	r.Patches = patches(t.Driver, r.Source, r.Flavours)
@@ -93,26 +102,36 @@ func (r *Recipe) Pin(o Options, p Pins) error {
 		}
 		r.Companions[i].Package = &p.Companions[found]
 	}
-	for i, k := range r.Kernels {
-		headers, packaged := p.Headers[k.Release]
-		toolkit, planned := p.Toolkits[k.Release]
-		switch images := len(o.KernelFrom) > 0; {
-		case images && planned:
-			toolkit, ok = toolkit.located(o.KernelFrom...)
-			if !ok {
-				return fmt.Errorf(
-					"the image with kernel %s was a file of the machine that planned: give --kernel-from with the one that has the digest %s",
-					k.Release,
-					toolkit.Digest,
-				)
-			}
-			r.Kernels[i].Toolkit = &toolkit
-		case !images && packaged:
-			r.Kernels[i].Headers = slices.Clone(headers)
-		default:
-			return fmt.Errorf("headers of kernel %s were not planned", k.Release)
+	for i := range r.Kernels {
+		err := r.Kernels[i].pin(o.KernelFrom, p)
+		if err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// pin completes a kernel with its headers, or with the image of from that has them.
+func (k *Kernel) pin(from []string, p Pins) error {
+	headers, packaged := p.Headers[k.Release]
+	toolkit, inImage := p.Toolkits[k.Release]
+	switch {
+	case len(from) == 0 && packaged:
+		k.Headers = slices.Clone(headers)
+		return nil
+	case len(from) == 0 || !inImage:
+		return fmt.Errorf("headers of kernel %s were not planned", k.Release)
+	}
+	located, ok := toolkit.located(from...)
+	if !ok {
+		return fmt.Errorf(
+			"the image with kernel %s was a file of the machine that planned: give --kernel-from "+
+				"with the one that has the digest %s",
+			k.Release,
+			toolkit.Digest,
+		)
+	}
+	k.Toolkit = &located
 	return nil
 }
 
@@ -140,11 +159,13 @@ func (b Base) located(refs ...string) (Base, bool) {
 // from.
 func (r *Recipe) Pins() Pins {
 	p := Pins{
-		Base: Base{
-			Name:   r.Base.Name,
-			Digest: r.Base.Digest,
-		}, Packages: r.Packages, Compiler: r.Compiler, Driver: r.Source.Packages,
-		Companions: r.companionPins(), Headers: map[string][]distros.Package{}, Toolkits: map[string]Base{},
+		Base:       Base{Name: r.Base.Name, Digest: r.Base.Digest},
+		Packages:   r.Packages,
+		Compiler:   r.Compiler,
+		Driver:     r.Source.Packages,
+		Companions: r.companionPins(),
+		Headers:    map[string][]distros.Package{},
+		Toolkits:   map[string]Base{},
 	}
 	for _, k := range r.Kernels {
 		if k.Toolkit != nil {
@@ -154,13 +175,4 @@ func (r *Recipe) Pins() Pins {
 		}
 	}
 	return p
-}
-
-// All lists all packages; some may be there twice.
-func (p Pins) All() []distros.Package {
-	all := slices.Concat(p.Packages, p.Compiler, p.Driver, p.Companions)
-	for _, release := range slices.Sorted(maps.Keys(p.Headers)) {
-		all = append(all, p.Headers[release]...)
-	}
-	return all
 }

@@ -7,78 +7,102 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// Moved is the recipe with its packages at other addresses.
-func (r *Recipe) Moved(to func(address string) string) *Recipe {
-	moved := *r
-	list := func(pkgs []distros.Package) []distros.Package {
-		pkgs = slices.Clone(pkgs)
-		for i := range pkgs {
-			pkgs[i].URL = to(pkgs[i].URL)
+// clone is a copy whose addresses can be changed.
+func (r *Recipe) clone() *Recipe {
+	c := *r
+	c.Packages = slices.Clone(r.Packages)
+	c.Source.Packages = slices.Clone(r.Source.Packages)
+	c.Source.Runfile = clonePointer(r.Source.Runfile)
+	c.Source.Redist = clonePointer(r.Source.Redist)
+	c.Compiler = slices.Clone(r.Compiler)
+	c.Fabric = slices.Clone(r.Fabric)
+	c.Patches = slices.Clone(r.Patches)
+	c.Companions = slices.Clone(r.Companions)
+	for i := range c.Companions {
+		c.Companions[i].File = clonePointer(c.Companions[i].File)
+		c.Companions[i].Package = clonePointer(c.Companions[i].Package)
+	}
+	c.Kernels = slices.Clone(r.Kernels)
+	for i := range c.Kernels {
+		c.Kernels[i].Headers = slices.Clone(c.Kernels[i].Headers)
+	}
+	c.Repositories = slices.Clone(r.Repositories)
+	for i := range c.Repositories {
+		c.Repositories[i].URIs = slices.Clone(c.Repositories[i].URIs)
+		c.Repositories[i].BaseURLs = slices.Clone(c.Repositories[i].BaseURLs)
+	}
+	return &c
+}
+
+func clonePointer[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	return &c
+}
+
+// eachPackage calls f for all packages; some may come twice.
+func (r *Recipe) eachPackage(f func(*distros.Package)) {
+	each := func(list []distros.Package) {
+		for i := range list {
+			f(&list[i])
 		}
-		return pkgs
 	}
-	moved.Packages, moved.Source.Packages, moved.Compiler = list(
-		r.Packages,
-	), list(
-		r.Source.Packages,
-	), list(
-		r.Compiler,
-	)
-	moved.Kernels = slices.Clone(r.Kernels)
-	moved.Companions = slices.Clone(r.Companions)
-	for i, k := range moved.Kernels {
-		moved.Kernels[i].Headers = list(k.Headers)
-	}
-	for i, c := range moved.Companions {
+	each(r.Packages)
+	each(r.Source.Packages)
+	each(r.Compiler)
+	for _, c := range r.Companions {
 		if c.Package != nil {
-			moved.Companions[i].Package = &list([]distros.Package{*c.Package})[0]
+			f(c.Package)
 		}
 	}
-	return &moved
+	for _, k := range r.Kernels {
+		each(k.Headers)
+	}
+}
+
+// eachFile calls f for all archives: of the driver, its components and companions.
+func (r *Recipe) eachFile(f func(*fetch.File)) {
+	archive := r.Source.Archive()
+	if archive != nil {
+		f(archive)
+	}
+	for i := range r.Fabric {
+		f(&r.Fabric[i].File)
+	}
+	for _, c := range r.Companions {
+		if c.File != nil {
+			f(c.File)
+		}
+	}
+}
+
+// WithPackagesFrom is the recipe with its packages at other addresses.
+func (r *Recipe) WithPackagesFrom(to func(address string) string) *Recipe {
+	moved := r.clone()
+	moved.eachPackage(func(p *distros.Package) { p.URL = to(p.URL) })
+	return moved
 }
 
 // Public is the recipe as it may be shown: without the credentials that addresses of mirrors may
 // hold.
 func (r *Recipe) Public() *Recipe {
-	public := r.Moved(publicURL)
-	file := func(f *fetch.File) *fetch.File {
-		if f == nil {
-			return nil
+	public := r.WithPackagesFrom(publicURL)
+	public.eachFile(func(f *fetch.File) { f.URL = publicURL(f.URL) })
+	for i, p := range public.Patches {
+		public.Patches[i].URL = publicURL(p.URL)
+	}
+	for _, repository := range public.Repositories {
+		for _, list := range [][]string{repository.URIs, repository.BaseURLs} {
+			for i, address := range list {
+				list[i] = publicURL(address)
+			}
 		}
-		shown := *f
-		shown.URL = publicURL(f.URL)
-		return &shown
-	}
-	public.Source.Runfile, public.Source.Redist = file(r.Source.Runfile), file(r.Source.Redist)
-	for i, c := range public.Companions {
-		public.Companions[i].File = file(c.File)
-	}
-	public.Fabric = slices.Clone(r.Fabric)
-	public.Patches = slices.Clone(r.Patches)
-	public.Repositories = slices.Clone(r.Repositories)
-	for i := range public.Fabric {
-		public.Fabric[i].File.URL = publicURL(public.Fabric[i].File.URL)
-	}
-	for i := range public.Patches {
-		public.Patches[i].URL = publicURL(public.Patches[i].URL)
-	}
-	for i := range public.Repositories {
-		public.Repositories[i] = publicRepository(public.Repositories[i])
 	}
 	return public
-}
-
-func publicRepository(r matrix.Repository) matrix.Repository {
-	for _, urls := range []*[]string{&r.URIs, &r.BaseURLs} {
-		*urls = slices.Clone(*urls)
-		for i, u := range *urls {
-			(*urls)[i] = publicURL(u)
-		}
-	}
-	return r
 }
 
 // PublicMirror is a mirror, as Options has it, without the credentials in its URLs.

@@ -4,7 +4,6 @@ package recipe
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 	"time"
 
@@ -156,36 +155,23 @@ func (s Source) Digests() []string {
 }
 
 // AllPackages lists all packages of a recipe, each once.
-func (r *Recipe) AllPackages() []distros.Package {
-	all := slices.Concat(r.Packages, r.Source.Packages, r.Compiler, r.companionPins())
-	for _, k := range r.Kernels {
-		all = append(all, k.Headers...)
-	}
+func (r *Recipe) AllPackages() (all []distros.Package) {
 	seen := map[string]bool{}
-	return slices.DeleteFunc(all, func(p distros.Package) bool {
-		again := seen[p.Digest()]
-		seen[p.Digest()] = true
-		return again
+	r.eachPackage(func(p *distros.Package) {
+		if !seen[p.Digest()] {
+			seen[p.Digest()] = true
+			all = append(all, *p)
+		}
 	})
+	return all
 }
 
 // Files lists what a recipe downloads, besides the base, each once.
-func (r *Recipe) Files() []fetch.File {
-	var files []fetch.File
+func (r *Recipe) Files() (files []fetch.File) {
 	for _, p := range r.AllPackages() {
 		files = append(files, PackageFile(p))
 	}
-	if archive := r.Source.Archive(); archive != nil {
-		files = append(files, *archive)
-	}
-	for _, c := range r.Fabric {
-		files = append(files, c.File)
-	}
-	for _, c := range r.Companions {
-		if c.File != nil {
-			files = append(files, *c.File)
-		}
-	}
+	r.eachFile(func(f *fetch.File) { files = append(files, *f) })
 	for _, p := range r.Patches {
 		if p.URL != "" {
 			files = append(files, fetch.File{URL: p.URL, SHA256: p.SHA256})
