@@ -72,6 +72,6 @@ func (b *Builder) with(store *fetch.Store) *Builder {
 	return &Builder{
 		Store: store, Fetch: b.Fetch, Registry: b.Registry, Observe: b.Observe,
 		Jobs: b.Jobs, XZ: b.XZ, Machine: b.Machine, AllowRollback: b.AllowRollback,
-		Binaries: b.Binaries, Info: b.Info, Runner: b.Runner, Compiles: b.Compiles,
+		Binaries: b.Binaries, Info: b.Info, Runner: b.Runner,
 	}
 }

@@ -56,8 +56,7 @@ type Builder struct {
 
 	// Runner returns the runner that compiles modules. Build calls it only if there are modules to
 	// compile; nil: Build cannot compile.
-	Runner   func(context.Context) (runner.Runner, error)
-	Compiles int // compiles at a time; 0: 1
+	Runner func(context.Context) (runner.Runner, error)
 	// of the modules that are compiled for images; nil: they stay unsigned
 	Signer *sign.Signer
 	// that another party made for these modules; nil: Signer signs

@@ -127,7 +127,7 @@ func (b *Builder) compile(
 	if err != nil {
 		return err
 	}
-	b.compiling.Do(func() { b.slots = semaphore.NewWeighted(int64(max(b.Compiles, 1))) })
+	b.compiling.Do(func() { b.slots = semaphore.NewWeighted(1) })
 	if err := b.slots.Acquire(ctx, 1); err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ var meanings = map[string]string{
 	"driver":        `driver VERSION`,
 	"dry-run":       `(build|write|push) nothing$`,
 	"export":        `^write into DIR what an offline signer`,
-	"format":        `^(table|spdx|text).* or [a-z]+$`,
+	"format":        `^(what is printed: )?(table|spdx|text).* or [a-z]+$`,
 	"headers":       `mirror with .*headers`,
 	"help":          `^help for`,
 	"image-key":     `^sign .* with this private key: FILE`,

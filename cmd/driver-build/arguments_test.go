@@ -115,7 +115,7 @@ func TestContradictions(t *testing.T) {
 		sign + "--image-key k":                                                                  {"driver-build sign-image IMAGE"},
 		sign + "--module-key k":                                                                 {"k"},
 		sign + "--import d":                                                                     {"--module-cert"},
-		sign + "--export d --module-cert c":                                                     {"belong to a key"},
+		sign + "--export d --module-cert c":                                                     {"belongs to a key"},
 		sign + "--import d --module-cert c --unsigned-modules":                                  {"--export"},
 		sign + "--export d --push":                                                              {"makes no image"},
 		sign + "--import d --module-cert " + p12:                                                {"it is PKCS#12"},

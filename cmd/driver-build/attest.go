@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
@@ -53,22 +54,19 @@ func newAttestCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.signer.AddTo(f)
-	f.StringVar(
-		&o.repository,
+	f.Var(
+		session.String(&o.repository, session.Valid(imagename.CheckRepository)),
 		"repository",
-		"",
 		"`REGISTRY/PATH` that signatures state (default: that of IMAGE in a registry)",
 	)
-	f.StringArrayVar(
-		&o.tags,
+	f.Var(
+		session.Array(&o.tags, session.Valid(imagename.CheckTag)),
 		"tag",
-		nil,
 		"further `TAG` that signatures state (repeatable; always: that of IMAGE)",
 	)
-	f.StringSliceVar(
-		&o.archs,
+	f.Var(
+		session.Slice(&o.archs, session.Valid(matrix.CheckArch)),
 		"arch",
-		nil,
 		"`ARCH`: the documents are about these images of an index only (repeatable; default: the index and all)",
 	)
 	f.StringVar(
@@ -78,35 +76,36 @@ func newAttestCmd(a *session.App) *cobra.Command {
 		"attach an SBOM: `FILE` (SPDX or CycloneDX, JSON) or - for stdin",
 	)
 	f.StringVar(&o.vex, "vex", "", "attach statements about vulnerabilities: `FILE` (OpenVEX) or -")
-	f.StringVar(
-		&o.predicate,
-		"predicate",
-		"",
-		"attach another document: FILE (JSON) or -, with --type",
+	session.Rare(f, func(f *pflag.FlagSet) {
+		f.StringVar(
+			&o.predicate,
+			"predicate",
+			"",
+			"attach another document: FILE (JSON) or -, with --type",
+		)
+		f.StringVar(
+			&o.predicateType,
+			"type",
+			"",
+			"type of --predicate: a URI, such as https://slsa.dev/provenance/v1",
+		)
+	})
+	f.Var(
+		session.String(&o.export, session.Valid(kernelmodules.CheckRequestFolder)),
+		"export",
+		"write into `DIR` what an offline signer has to sign",
 	)
-	f.StringVar(
-		&o.predicateType,
-		"type",
-		"",
-		"type of --predicate: a URI, such as https://slsa.dev/provenance/v1",
-	)
-	session.Hide(f, "predicate", "type")
-	f.StringVar(&o.export, "export", "", "write into `DIR` what an offline signer has to sign")
 	f.StringVar(
 		&o.answers,
 		"import",
 		"",
 		"attach the signatures that an offline signer left in `DIR`",
 	)
-	session.Check(f, imagename.CheckRepository, "repository")
-	session.Check(f, imagename.CheckTag, "tag")
-	session.Check(f, matrix.CheckArch, "arch")
-	session.Check(f, kernelmodules.CheckRequestFolder, "export")
 	return cmd
 }
 
 func (o *attestFlags) check(refs []string) error {
-	ways := given(o.signer.Key+o.signer.Program, o.export, o.answers)
+	ways := given(o.signer.Key.Key+o.signer.Program, o.export, o.answers)
 	switch {
 	case ways > 1:
 		return session.Usagef(
@@ -131,7 +130,7 @@ func (o *attestFlags) check(refs []string) error {
 	}
 	for _, ref := range refs {
 		if oci.IsLocal(ref) && o.repository == "" && o.signer.Format != signature.Bundle &&
-			(o.signer.Given() || o.export != "" || o.answers != "") {
+			(o.signer.Signs() || o.export != "" || o.answers != "") {
 			return session.Usagef(
 				"sign-image %s: a signature states the image's name: give --repository REGISTRY/PATH",
 				ref,

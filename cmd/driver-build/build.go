@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -58,12 +59,19 @@ func buildCommand(a *session.App, name string) *cobra.Command {
 	o.request.Sources.AddTo(f)
 	o.request.Sources.AddSourceTo(f)
 	o.request.Kernels.AddTo(f)
-	o.request.Programs.AddTo(f)
 	o.request.Profile.AddTo(f)
 	o.request.Lock.AddTo(f)
 	o.request.Repository.AddTo(f, "push to")
 	o.policy.AddTo(f)
-	session.Choice(f, &o.request.Compression, "compression", "", "of the layers; auto is zstd, but gzip for old systems, --kmm and docker-archive: auto, gzip or zstd")
+	session.Choice(
+		f,
+		&o.request.Compression,
+		"compression",
+		"of the layers; auto is zstd, but gzip for old systems, --kmm and docker-archive",
+		"auto",
+		string(recipe.Gzip),
+		string(recipe.Zstd),
+	)
 	o.output.AddTo(f, "push to the repository, tagged <driver>-<os>")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the recipes as JSON and build nothing")
 	f.StringVar(&o.recipe, "recipe", "", "`FILE` with a recipe, as --dry-run prints it, or a provenance: build it again, instead of images of the matrix")
@@ -85,11 +93,12 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) error {
 		return err
 	}
 	o.output.Announce(a, o.dryRun)
-	programs, err := o.request.Programs.Find(ctx, a, b.request.Targets, true)
+	find := a.Programs(ctx, &programs.Finder{})
+	err = programs.Check(find, b.request.Targets)
 	if err != nil {
 		return err
 	}
-	s, err := a.Open(ctx, b.mirrors, programs)
+	s, err := a.Open(ctx, b.mirrors, find)
 	if err != nil {
 		return err
 	}
@@ -99,12 +108,8 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) error {
 // check turns the flags into a request, and finds mistakes in it. It asks no server and writes
 // nothing.
 func (o *buildFlags) check(ctx context.Context, a *session.App) (*build, error) {
-	err := o.policy.Check()
-	if err != nil {
-		return nil, err
-	}
 	b := &build{flags: o}
-	err = b.choose(a)
+	err := b.choose(a)
 	if err != nil {
 		return nil, err
 	}
@@ -216,14 +221,14 @@ func (b *build) readRecipe(a *session.App) error {
 // checkSigning loads the keys that sign modules and images, and finds what cannot be done with them.
 func (b *build) checkSigning(a *session.App) (err error) {
 	o := b.flags
-	b.documents, err = o.record.Check(a.Getenv, o.imageSigner.Given())
+	b.documents, err = o.record.Check(a.Getenv, o.imageSigner.Signs())
 	if err != nil {
 		return err
 	}
 	b.documents.Repository = o.output.Repository
 	b.publication.Format = o.imageSigner.Format
-	if o.imageSigner.Given() || !b.documents.Empty() {
-		err = o.output.CheckAttached(o.imageSigner.Given(), b.publication.Format)
+	if o.imageSigner.Signs() || !b.documents.Empty() {
+		err = o.output.CheckAttached(o.imageSigner.Signs(), b.publication.Format)
 		if err != nil {
 			return err
 		}

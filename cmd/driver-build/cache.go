@@ -29,7 +29,7 @@ func newCacheCmd(a *session.App) *cobra.Command {
 		Example: "  driver-build cache\n  driver-build cache -o json",
 		RunE:    func(*cobra.Command, []string) error { return showCache(a) },
 	}
-	session.Format(cmd.Flags(), &a.Format, "table or json")
+	session.Format(cmd.Flags(), &a.Format, "table", "json")
 	cmd.AddCommand(newCachePruneCmd(a))
 	return cmd
 }
@@ -135,7 +135,7 @@ func (o *fetchFlags) run(ctx context.Context, a *session.App) error {
 	}
 	find := a.Programs(ctx, nil) // a program that is missing is nothing to download
 	if o.only == "" {
-		_, err = programs.Check(find, q.Targets)
+		err = programs.Check(find, q.Targets)
 		if err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func newDoctorCmd(a *session.App) *cobra.Command {
 	o.matrix.AddTo(f)
 	o.repository.AddTo(f, "push to")
 	o.runners.AddTo(f)
-	session.Format(f, &a.Format, "table or json")
+	session.Format(f, &a.Format, "table", "json")
 	return cmd
 }
 

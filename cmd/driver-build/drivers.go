@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
@@ -51,10 +52,16 @@ func newDriversCmd(a *session.App) *cobra.Command {
 	o.releases.AddTo(f)
 	o.cuda.AddTo(f)
 	o.policy.AddTo(f)
-	f.StringArrayVar(&o.redist, "redist", nil, "FILE or URL of a redistrib_VERSION.json: its release, compared with the matrix (repeatable)")
-	session.Hide(f, "redist")
+	session.Rare(f, func(f *pflag.FlagSet) {
+		f.StringArrayVar(
+			&o.redist,
+			"redist",
+			nil,
+			"FILE or URL of a redistrib_VERSION.json: its release, compared with the matrix (repeatable)",
+		)
+	})
 	f.BoolVar(&o.lagging, "lagging", false, "only branches whose newest release the matrix lacks; exit code 3 when there are any")
-	session.Format(f, &a.Format, "table or json")
+	session.Format(f, &a.Format, "table", "json")
 	return cmd
 }
 
@@ -62,16 +69,6 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	for _, name := range o.branches {
 		if !branchName.MatchString(name) {
 			return session.Usagef("branch %q: give a name such as R535, or a version such as 580.178.04", name)
-		}
-	}
-	err := o.policy.Check()
-	if err != nil {
-		return err
-	}
-	if o.policy.At == "" {
-		o.policy.Day, err = a.Now()
-		if err != nil {
-			return err
 		}
 	}
 	m, err := o.matrix.Load(a, nil)
@@ -101,7 +98,7 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	rows, err := known.Coverage(m, o.policy.Day, cuda, o.branches, o.lagging)
+	rows, err := known.Coverage(m, a.Today(), cuda, o.branches, o.lagging)
 	if err != nil {
 		return session.Usage(err)
 	}

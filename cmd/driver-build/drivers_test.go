@@ -26,13 +26,13 @@ func (u *user) file(t *testing.T, name, text string) string {
 func TestDrivers(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	r := u.tool(t, "drivers --releases none --at 2026-07-01").Want(t, 0)
+	r := u.on("2026-07-01").tool(t, "drivers --releases none").Want(t, 0)
 	goldentest.Compare(t, "testdata/drivers.table", r.Stdout)
 	assert.Equalf(t, "", r.Stderr, "stderr")
 	u.tool(t, "drivers r535 418.87.01 --releases none").Want(t, 2, `no branch "r535" is known: did you mean R535`)
 	goldentest.Compare(t, "testdata/drivers-R396.table", u.tool(t, "drivers R396 396.1 --releases none").Want(t, 0).Stdout)
 
-	r = u.tool(t, "drivers -o json --at 2026-06-30 --releases "+u.file(t, "releases.json", freshReleases))
+	r = u.on("2026-06-30").tool(t, "drivers -o json --releases "+u.file(t, "releases.json", freshReleases))
 	r.Want(t, 0, "note: ", `left out an entry of R535: "nonsense" is no driver version`)
 	for _, b := range commandtest.Items[releases.Coverage](t, r, "drivers.schema.json") {
 		if b.Name == "R535" && (b.Newest != "535.400.01" || b.Date != "2026-05-12" || b.Over || !b.Lags || b.Matrix[0] != newDriver) {
@@ -49,10 +49,8 @@ func TestDrivers(t *testing.T) {
 	u.tool(t, "--offline drivers --releases "+u.URL+"/other.json").Want(t, 4, "--releases", "other.json")
 	u.Put("/wrong.json", []byte("<html>"))
 	u.tool(t, "drivers --releases "+u.URL+"/wrong.json").Want(t, 2, "no list of releases as NVIDIA publishes it")
-	u.Env["SOURCE_DATE_EPOCH"] = "1800000000" // in 2027: nothing lags that has ended either
-	assert.Contains(t, u.tool(t, "drivers R570 --releases none -o json").Stdout, `"over": true`)
-	u.Env["SOURCE_DATE_EPOCH"] = "x"
-	u.tool(t, "drivers --releases none").Want(t, 2, "SOURCE_DATE_EPOCH")
+	// Nothing lags that has ended either.
+	assert.Contains(t, u.on("2027-01-15").tool(t, "drivers R570 --releases none -o json").Stdout, `"over": true`)
 }
 
 // gpuNode writes a list with a node that has a GPU and labels.
@@ -106,7 +104,8 @@ func TestOneRecommendation(t *testing.T) {
 func TestDenyNodes(t *testing.T) {
 	t.Parallel()
 	fleet := func(node string, args ...string) result {
-		return call(t.Context(), t, nil, append([]string{"fleet", node, "--at", "2026-11-29", "--deny", "known-bad"}, args...)...)
+		env := map[string]string{commandtest.Day: "2026-11-29"}
+		return call(t.Context(), t, env, append([]string{"fleet", node, "--deny", "known-bad"}, args...)...)
 	}
 	other := gpuNode(t, "1eb8", "")
 	named := []string{"--driver", "595.91.07"}
@@ -179,28 +178,28 @@ func TestAdvisories(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	file := u.file(t, "faulty.yaml", u.Matrix()+faulty)
-	tool := func(args string) result {
+	tool := func(day, args string) result {
 		t.Helper()
-		return u.Run(t, strings.Fields(strings.Replace(args, "MATRIX", "--matrix "+file, 1))...)
+		return u.on(day).Run(t, strings.Fields(strings.Replace(args, "MATRIX", "--matrix "+file, 1))...)
 	}
 	const fault = "warning: driver 535.261.03 is known to be bad: nodes with MIG: pods stay Pending; fixed in 580.1 (https://example.com/1)"
-	tool("list MATRIX --at 2026-06-30").Want(t, 0, fault, "warning: NVIDIA no longer supports the branches of 418.87.01 (2022-03)\n",
+	tool("2026-06-30", "list MATRIX").Want(t, 0, fault, "warning: NVIDIA no longer supports the branches of 418.87.01 (2022-03)\n",
 		"note: NVIDIA's support ends soon for the branches of 535.261.03 (2026-06)")
-	tool("list MATRIX --at 2026-07-01").Want(t, 0, "warning: NVIDIA no longer supports the branches of 418.87.01 (2022-03), 535.261.03 (2026-06)")
-	assert.Equal(t, fault+"\n", tool("list MATRIX --at 2025-01-01 --driver "+newDriver).Stderr)
-	for _, p := range commandtest.Items[status.Pair](t, tool("list MATRIX -o json --at 2025-01-01 --driver "+newDriver), "list.schema.json") {
+	tool("2026-07-01", "list MATRIX").Want(t, 0, "warning: NVIDIA no longer supports the branches of 418.87.01 (2022-03), 535.261.03 (2026-06)")
+	assert.Equal(t, fault+"\n", tool("2025-01-01", "list MATRIX --driver "+newDriver).Stderr)
+	for _, p := range commandtest.Items[status.Pair](t, tool("2025-01-01", "list MATRIX -o json --driver "+newDriver), "list.schema.json") {
 		assert.Equal(t, 2, len(p.Advisories))
 		assert.Equal(t, releases.Warning, p.Advisories[0].Severity)
 		assert.Equal(t, releases.Notice, p.Advisories[1].Severity)
 	}
 
-	denied := tool("list MATRIX --at 2026-06-30 --deny known-bad,end-of-life").Want(t, 3, "--deny: there are warnings: 1 of kind end-of-life, 1 of kind known-bad")
+	denied := tool("2026-06-30", "list MATRIX --deny known-bad,end-of-life").Want(t, 3, "--deny: there are warnings: 1 of kind end-of-life, 1 of kind known-bad")
 	assert.Contains(t, denied.Stdout, newDriver)
-	tool("list MATRIX --at 2025-01-01 --driver 535.261.03 --deny end-of-life --deny kernel-broken").Want(t, 0)
-	tool("MATRIX --os debian12 --driver 535.261.03 --at 2025-01-01 --deny all --output oci:"+u.Path("dist")).Want(t, 3, fault, "--deny: there are warnings: 1 of kind known-bad")
-	tool("plan MATRIX --deny known-bad --repository "+u.Host+"/gpu/driver").Want(t, 3, fault)
+	tool("2025-01-01", "list MATRIX --driver 535.261.03 --deny end-of-life --deny kernel-broken").Want(t, 0)
+	tool("2025-01-01", "MATRIX --os debian12 --driver 535.261.03 --deny all --output oci:"+u.Path("dist")).Want(t, 3, fault, "--deny: there are warnings: 1 of kind known-bad")
+	tool("2026-06-30", "plan MATRIX --deny known-bad --repository "+u.Host+"/gpu/driver").Want(t, 3, fault)
 
-	drivers := func(args string) result { return tool("drivers MATRIX --releases none --at 2026-06-30 " + args) }
+	drivers := func(args string) result { return tool("2026-06-30", "drivers MATRIX --releases none "+args) }
 	assert.Equalf(t, "", drivers("").Stderr, "the table has all of it")
 	drivers("--deny known-bad").Want(t, 3, fault, "--deny: there are warnings: 1 of kind known-bad")
 	drivers("R418 --deny known-bad").Want(t, 0)

@@ -50,7 +50,7 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	file.AddTo(f)
-	session.Format(f, &a.Format, "table or json")
+	session.Format(f, &a.Format, "table", "json")
 	f.BoolVar(
 		&rule,
 		"node-feature-rules",

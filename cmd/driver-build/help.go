@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/node/cli"
 )
 
@@ -43,7 +42,7 @@ func usage(c *cobra.Command) error {
 		} else {
 			section(&b, "\nFlags of every command, see driver-build help build:", flagNames(c.InheritedFlags(), func(f *pflag.Flag) bool { return !f.Hidden }))
 		}
-		section(&b, "\nRarely needed, see docs/build.md:", flagNames(c.Flags(), session.Rare))
+		section(&b, "\nRarely needed, see docs/build.md:", flagNames(c.Flags(), func(f *pflag.Flag) bool { return f.Hidden }))
 	}
 	_, err := fmt.Fprint(c.OutOrStdout(), b.String())
 	return err

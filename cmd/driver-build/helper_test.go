@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"os"
 	"testing"
 
@@ -34,6 +35,14 @@ type user struct{ *commandtest.User }
 func newUser(t *testing.T) *user {
 	t.Helper()
 	return &user{commandtest.New(t, newRootCmd)}
+}
+
+// on is the same user on another day.
+func (u *user) on(day string) *user {
+	other := *u.User
+	other.Env = maps.Clone(u.Env)
+	other.Env[commandtest.Day] = day
+	return &user{&other}
 }
 
 func call(ctx context.Context, t *testing.T, env map[string]string, args ...string) result {

@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/documents"
-	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/verify"
 )
@@ -28,11 +28,10 @@ func newInspectCmd(a *session.App) *cobra.Command {
 			return inspect(cmd.Context(), a, args[0], arch, deep)
 		},
 	}
-	cmd.Flags().StringVar(&arch, "arch", "amd64", "`ARCH`: which image of an index")
-	session.Check(cmd.Flags(), matrix.CheckArch, "arch")
+	flags.AddArchTo(cmd.Flags(), &arch, "amd64", "`ARCH`: which image of an index")
 	cmd.Flags().
 		BoolVar(&deep, "deep", false, "read all layers: libraries, programs, firmware, packages, modules")
-	session.Format(cmd.Flags(), &a.Format, "table or json")
+	session.Format(cmd.Flags(), &a.Format, "table", "json")
 	return cmd
 }
 
@@ -127,8 +126,7 @@ func newSBOMCmd(a *session.App) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&arch, "arch", "", "`ARCH`: one image of an index (default all)")
-	session.Check(cmd.Flags(), matrix.CheckArch, "arch")
-	session.Format(cmd.Flags(), &format, "spdx or cyclonedx")
+	flags.AddArchTo(cmd.Flags(), &arch, "", "`ARCH`: one image of an index (default all)")
+	session.Format(cmd.Flags(), &format, documents.SPDX, documents.CycloneDX)
 	return cmd
 }

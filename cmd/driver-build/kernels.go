@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
@@ -58,22 +59,21 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 		nil,
 		"driver `VERSION` to look at, or a branch: its newest in the matrix (repeatable; default every one of the matrix)",
 	)
-	f.StringArrayVar(
-		&q.From,
+	f.Var(
+		session.Array(&q.From, session.Image),
 		"from",
-		nil,
 		"`IMAGE` with headers and compiler to list instead of repositories: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE (repeatable)",
 	)
-	session.Images(f, "from")
 	f.StringSliceVar(
 		&q.Flavours,
 		"kernel-flavour",
 		nil,
 		"only kernels of a flavour, such as cloud-amd64 or aws (repeatable)",
 	)
-	f.BoolVar(&q.Dates, "dates", false, "ask the mirror for the date of each kernel")
-	session.Hide(f, "dates")
-	session.Format(f, &a.Format, "table or json")
+	session.Rare(f, func(f *pflag.FlagSet) {
+		f.BoolVar(&q.Dates, "dates", false, "ask the mirror for the date of each kernel")
+	})
+	session.Format(f, &a.Format, "table", "json")
 	return cmd
 }
 

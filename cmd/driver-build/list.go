@@ -38,16 +38,12 @@ func newListCmd(a *session.App) *cobra.Command {
 	o.targets.AddTo(f)
 	o.policy.AddTo(f)
 	o.cuda.AddTo(f)
-	session.Format(f, &a.Format, "table, json or yaml")
+	session.Format(f, &a.Format, "table", "json", "yaml")
 	f.BoolVar(&o.excluded, "excluded", false, "also list pairs that cannot be built, and why")
 	return cmd
 }
 
 func (o *listFlags) run(a *session.App) error {
-	err := o.policy.Check()
-	if err != nil {
-		return err
-	}
 	m, err := o.targets.Load(a)
 	if err != nil {
 		return err
@@ -64,7 +60,7 @@ func (o *listFlags) run(a *session.App) error {
 	if err != nil {
 		return err
 	}
-	status.AddAdvisories(m, pairs, o.policy.Day, cuda)
+	status.AddAdvisories(m, pairs, a.Today(), cuda)
 	if !o.excluded {
 		pairs = slices.DeleteFunc(pairs, func(p status.Pair) bool { return p.Excluded != "" })
 	}

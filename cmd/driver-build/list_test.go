@@ -109,7 +109,7 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	for _, format := range []string{"table", "json", "yaml"} {
-		r := u.Run(t, "list", "-o", format, "--excluded", "--at", "2026-11-23").Want(t, 0)
+		r := u.on("2026-11-23").Run(t, "list", "-o", format, "--excluded").Want(t, 0)
 		goldentest.Compare(t, "testdata/list."+format, r.Stdout)
 	}
 	r := u.Run(t, "list", "--os", "ubuntu16.04", "--driver", oldDriver).Want(t, 0)

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	drivercontainer "github.com/driver-container/driver-container"
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
@@ -62,21 +63,21 @@ func newAddDriverCmd(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	o.matrix.AddTo(f)
 	o.releases.AddTo(f)
-	f.StringSliceVar(
-		&o.entry.Archs,
+	f.Var(
+		session.Slice(&o.entry.Archs, session.Valid(matrix.CheckArch)),
 		"arch",
-		nil,
 		"`ARCH`: amd64 or arm64 (repeatable; default those whose address is known)",
 	)
 	f.StringArrayVar(&o.entry.URLs, "url", nil, "`[ARCH=]URL` of the .run archive (repeatable)")
-	f.StringVar(
-		&o.redist,
-		"redist",
-		"",
-		"FILE or URL of the driver's redistrib_VERSION.json, or none (default NVIDIA's own, if nothing else knows its archives)",
-	)
-	session.Hide(f, "redist")
-	session.Check(f, matrix.CheckArch, "arch")
+	session.Rare(f, func(f *pflag.FlagSet) {
+		f.StringVar(
+			&o.redist,
+			"redist",
+			"",
+			"FILE or URL of the driver's redistrib_VERSION.json, or none (default NVIDIA's own, if "+
+				"nothing else knows its archives)",
+		)
+	})
 	f.BoolVar(&o.download, "download", false, "download the archives and hash them")
 	return cmd
 }

@@ -31,14 +31,14 @@ func newPushCmd(a *session.App) *cobra.Command {
 			return push(cmd.Context(), a, args[:len(args)-1], args[len(args)-1], tags, public)
 		},
 	}
-	cmd.Flags().
-		StringArrayVar(&tags, "tag", nil, "`TAG` of the image in the repository (repeatable; default: the tags that it has)")
-	cmd.Flags().
-		StringArrayVar(&a.MountFrom, "mount-from", nil, "repository of the same registry that may have the blobs already (repeatable)")
-	session.Check(cmd.Flags(), imagename.CheckTag, "tag")
-	session.Check(cmd.Flags(), imagename.CheckRepository, "mount-from")
-	session.Hide(cmd.Flags(), "mount-from")
-	public.AddTo(cmd.Flags())
+	f := cmd.Flags()
+	f.Var(
+		session.Array(&tags, session.Valid(imagename.CheckTag)),
+		"tag",
+		"`TAG` of the image in the repository (repeatable; default: the tags that it has)",
+	)
+	flags.AddMountFromTo(f, a)
+	public.AddTo(f)
 	return cmd
 }
 

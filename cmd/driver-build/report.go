@@ -6,10 +6,12 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/outfile"
+	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/images/status"
 )
 
@@ -40,28 +42,37 @@ func newReportCmd(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	o.request.Targets.AddTo(f)
 	o.request.Sources.AddTo(f)
-	o.request.Programs.AddTo(f)
 	o.request.Profile.AddTo(f)
 	o.request.Repository.AddTo(f, "look for images in")
 	o.request.Lock.AddTo(f)
 	o.policy.AddTo(f)
 	o.cuda.AddTo(f)
 	o.releases.AddTo(f)
-	f.StringVar(&o.file, "html", "", "`FILE` to write, - for stdout")
-	session.CheckUnless(f, "-", outfile.Check, "html")
-	f.BoolVar(&o.options.Compare, "compare", false, "plan every image, to tell which are out of date")
-	f.StringVar(&o.options.Title, "title", "", "heading of the page (default NVIDIA driver images)")
-	session.Hide(f, "title", "compare")
+	f.Var(
+		session.String(&o.file, session.Valid(outfile.Check).Or("-")),
+		"html",
+		"`FILE` to write, - for stdout",
+	)
+	session.Rare(f, func(f *pflag.FlagSet) {
+		f.BoolVar(
+			&o.options.Compare,
+			"compare",
+			false,
+			"plan every image, to tell which are out of date",
+		)
+		f.StringVar(
+			&o.options.Title,
+			"title",
+			"",
+			"heading of the page (default NVIDIA driver images)",
+		)
+	})
 	return cmd
 }
 
 func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	if o.file == "" {
 		return session.Usagef("give --html FILE, or --html - for stdout")
-	}
-	err := o.policy.Check()
-	if err != nil {
-		return err
 	}
 	m, err := o.request.Targets.Load(a)
 	if err != nil {
@@ -98,10 +109,7 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	programs, err := o.request.Programs.Find(ctx, a, q.Request.Targets, false)
-	if err != nil {
-		return err
-	}
+	find := a.Programs(ctx, &programs.Finder{})
 	var notes []string
 	if a.Offline && q.Repository != "" {
 		q.Repository = ""
@@ -111,7 +119,7 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	err = a.Connect(
 		ctx,
 		m.Defaults.Mirrors,
-		programs,
+		find,
 		func(ctx context.Context, s *session.Session) error {
 			known, fresh, err := knownDrivers(ctx, a, s, o.releases.Location)
 			if err != nil {

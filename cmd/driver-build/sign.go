@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
@@ -50,43 +51,41 @@ func newSignCmd(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	o.signer.AddTo(f)
 	o.imageSigner.AddTo(f)
-	f.StringVar(
-		&o.export,
+	f.Var(
+		session.String(&o.export, session.Valid(kernelmodules.CheckRequestFolder)),
 		"export",
-		"",
 		"write into `DIR` what an offline signer needs: digests and request.json",
 	)
-	f.BoolVar(
-		&o.whole,
-		"unsigned-modules",
-		false,
-		"with --export, the modules instead of their digests",
-	)
-	session.Hide(f, "unsigned-modules")
+	session.Rare(f, func(f *pflag.FlagSet) {
+		f.BoolVar(
+			&o.whole,
+			"unsigned-modules",
+			false,
+			"with --export, the modules instead of their digests",
+		)
+	})
 	f.StringVar(
 		&o.answers,
 		"import",
 		"",
 		"attach the signatures that an offline signer left in `DIR`",
 	)
-	f.StringSliceVar(
-		&o.archs,
+	f.Var(
+		session.Slice(&o.archs, session.Valid(matrix.CheckArch)),
 		"arch",
-		nil,
 		"`ARCH`: of an index, only these (repeatable; default: all)",
 	)
-	f.StringArrayVar(
-		&o.tags,
+	f.Var(
+		session.Array(&o.tags, session.Valid(imagename.CheckTag)),
 		"tag",
-		nil,
 		"`TAG` of the result (repeatable; default: those that the image was built with)",
 	)
-	session.Check(f, matrix.CheckArch, "arch")
-	session.Check(f, imagename.CheckTag, "tag")
-	session.Check(f, kernelmodules.CheckRequestFolder, "export")
 	o.output.AddTo(f, "push to the repository")
-	f.StringVar(&o.output.Repository, "repository", "", "`REGISTRY/PATH` to push to")
-	session.Check(f, imagename.CheckRepository, "repository")
+	f.Var(
+		session.String(&o.output.Repository, session.Valid(imagename.CheckRepository)),
+		"repository",
+		"`REGISTRY/PATH` to push to",
+	)
 	o.public.AddTo(f)
 	return cmd
 }
@@ -100,7 +99,7 @@ func (o *signFlags) check() (err error) {
 		return session.Usagef(
 			"sign-modules: give one of --module-key KEY, --export DIR and --import DIR; the image itself is signed by driver-build sign-image IMAGE --image-key KEY",
 		)
-	case o.export != "" && o.imageSigner.Given():
+	case o.export != "" && o.imageSigner.Signs():
 		return session.Usagef(
 			"--export is about modules: driver-build sign-image IMAGE --export DIR is about the image itself",
 		)
@@ -108,10 +107,8 @@ func (o *signFlags) check() (err error) {
 		return session.Usagef(
 			"--import: give --module-cert CERT too: the signatures are checked against it",
 		)
-	case o.signer.Key == "" && o.signer.PassphraseFile != "", o.export != "" && o.signer.Cert != "":
-		return session.Usagef(
-			"--module-cert and --module-passphrase-file belong to a key: give --module-key too",
-		)
+	case o.export != "" && o.signer.Cert != "":
+		return session.Usagef("--module-cert belongs to a key: give --module-key too")
 	case o.whole && o.export == "":
 		return session.Usagef("--unsigned-modules says what --export writes: give --export DIR too")
 	case o.export != "" && (o.output.Push || len(o.output.Outputs) > 0 || len(o.tags) > 0):
@@ -122,7 +119,7 @@ func (o *signFlags) check() (err error) {
 		return session.Usagef("--push: give --repository REGISTRY/PATH")
 	}
 	err = o.output.Parse(o.export != "")
-	if err == nil && o.imageSigner.Given() {
+	if err == nil && o.imageSigner.Signs() {
 		err = o.output.CheckAttached(true, o.imageSigner.Format)
 	}
 	return err

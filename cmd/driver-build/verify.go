@@ -13,7 +13,6 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/attestation"
-	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runner"
@@ -56,22 +55,29 @@ func newVerifyCmd(a *session.App) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.arch, "arch", "amd64", "`ARCH`: which image of an index")
-	session.Check(f, matrix.CheckArch, "arch")
+	flags.AddArchTo(f, &o.arch, "amd64", "`ARCH`: which image of an index")
 	f.StringArrayVar(&o.certs, "module-cert", nil, "`FILE` (PEM or DER): modules compiled ahead of time must be signed by one of these certificates' keys (repeatable)")
 	f.StringArrayVar(&o.allowed, "allow-layer", nil, "`DIGEST` or diff ID of a layer that may lie on those of the build, such as one with a site's certificates (repeatable)")
 	f.StringArrayVar(&o.keys, "key", nil, "`FILE` with public keys or certificates (PEM or DER): the image itself must be signed by one of them (repeatable)")
 	f.StringVar(&o.trust.Identity, "identity", "", "with --key: `REGISTRY/PATH[:TAG]` that a signature must state, instead of the tag of IMAGE")
 	f.StringSliceVar(&o.trust.Require, "require", nil, "with --key: attestations of a `TYPE` that there must be: sbom, spdx, cyclonedx, provenance, vex or the URI of a type (repeatable)")
 	f.BoolVar(&o.deep, "deep", false, "also compile modules in the image, with its own compiler, for a kernel of its repositories")
-	f.StringVar(&o.kernel, "kernel", "", "with --deep: the `RELEASE` of the kernel (default: the newest of the usual flavour that the driver compiles on)")
-	session.Check(f, recipe.CheckRelease, "kernel")
+	f.Var(
+		session.String(&o.kernel, session.Valid(recipe.CheckRelease)),
+		"kernel",
+		"with --deep: the `RELEASE` of the kernel (default: the newest of the usual flavour that the "+
+			"driver compiles on)",
+	)
 	o.runners.AddTo(f)
 	f.BoolVar(&o.rebuild, "rebuild", false, "also build the image again from its provenance and compare; of an index every image, or that of --arch")
-	f.StringVar(&o.again.Base, "base", "", "with --rebuild: where the base `IMAGE` is, if not in its registry: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE")
-	session.Images(f, "base")
+	f.Var(
+		session.String(&o.again.Base, session.Image),
+		"base",
+		"with --rebuild: where the base `IMAGE` is, if not in its registry: REF, oci:DIR[:TAG], "+
+			"oci-archive:FILE or docker-archive:FILE",
+	)
 	f.StringVar(&o.again.Source, "source", "", "with --rebuild: `URL` or FILE of the driver's .run archive, if it is not where the provenance says")
-	session.Format(f, &a.Format, "table or json")
+	session.Format(f, &a.Format, "table", "json")
 	return cmd
 }
 

@@ -111,7 +111,7 @@ func (r *process) failed(err error) error {
 	}
 	said := bytes.TrimSpace(r.messages.Kept)
 	return fmt.Errorf(
-		"%s: %w %s; if the stream is sound, repair the program or use --no-helpers",
+		"%s: %w %s; if the stream is sound, repair the program or remove it from PATH",
 		r.cmd.Path,
 		err,
 		said,

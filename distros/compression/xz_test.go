@@ -92,7 +92,7 @@ func TestBadPrograms(t *testing.T) {
 		program := filepath.Join(t.TempDir(), "xz")
 		testfile.Write(t, program, "#!/bin/sh\n"+script+"\n")
 		_, _, err := unpack(t.Context(), XZProgram(program), stream)
-		assert.ErrorContainsf(t, err, "--no-helpers", "%s", name)
+		assert.ErrorContainsf(t, err, "remove it from PATH", "%s", name)
 	}
 	_, _, err := unpack(t.Context(), "/nonexistent", stream)
 	assert.ErrorIs(t, err, os.ErrNotExist)

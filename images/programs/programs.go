@@ -33,11 +33,10 @@ const SystemDir = "/usr/lib/driver-build"
 
 // Finder finds programs. It is safe for concurrent use.
 type Finder struct {
-	Dirs       []string // folders to look in, in their order
-	Entrypoint string   // a file to take as driver-entrypoint; "": it is found like the others
-	Version    string   // of driver-build
-	Partial    bool     // driver-probe may be missing
-	Present    bool     // nothing is made now: what Make could make is ErrNotMade
+	Dirs    []string // folders to look in, in their order
+	Version string   // of driver-build
+	Partial bool     // driver-probe may be missing
+	Present bool     // nothing is made now: what Make could make is ErrNotMade
 
 	// Make makes what is missing; nil: nothing is made.
 	Make *Maker
@@ -68,26 +67,22 @@ func (f *Finder) Find(ctx context.Context, arch string) (found []recipe.Binary, 
 }
 
 func (f *Finder) find(ctx context.Context, arch string) ([]recipe.Binary, error) {
-	first, err := f.entrypoint(ctx, arch)
+	first, err := f.program(ctx, recipe.EntrypointName, arch)
 	if err != nil {
-		return nil, fmt.Errorf(
-			"the entrypoint for %s: %w (%sgive --entrypoint FILE)",
-			arch,
-			err,
-			f.remedy(),
-		)
+		return nil, fmt.Errorf("the entrypoint for %s: %w%s", arch, err, f.remedy())
 	}
+	found := []recipe.Binary{first}
 	probe, err := f.program(ctx, recipe.ProbeName, arch)
-	switch {
-	case err != nil && ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
-	case err != nil && f.Partial:
-		return []recipe.Binary{first}, nil
-	case err != nil:
-		return nil, fmt.Errorf("%s for %s: %w (%sgive --allow-missing-programs: without it, %s)",
-			recipe.ProbeName, arch, err, f.remedy(), recipe.WithoutProbe)
 	}
-	return []recipe.Binary{first, probe}, nil
+	if err != nil && f.Partial {
+		return found, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s for %s: %w%s", recipe.ProbeName, arch, err, f.remedy())
+	}
+	return append(found, probe), nil
 }
 
 // remedy says how the programs come beside driver-build. What makes them of a checkout says itself
@@ -95,18 +90,11 @@ func (f *Finder) find(ctx context.Context, arch string) ([]recipe.Binary, error)
 func (f *Finder) remedy() string {
 	switch {
 	case !f.Make.able():
-		return "run make build in its checkout, which makes bin/driver-build and its programs, or "
+		return "; run make build in its checkout, which makes bin/driver-build and its programs"
 	case f.Make.Module.Sum == "":
 		return ""
 	}
-	return "install driver-build " + f.Version + " from its archive or package, which have all programs, or "
-}
-
-func (f *Finder) entrypoint(ctx context.Context, arch string) (recipe.Binary, error) {
-	if f.Entrypoint != "" {
-		return f.check(recipe.EntrypointName, f.Entrypoint, arch)
-	}
-	return f.program(ctx, recipe.EntrypointName, arch)
+	return "; install driver-build " + f.Version + " from its archive or package, which have all programs"
 }
 
 // FileName is the name of a program's file: driver-probe-linux-arm64.

@@ -16,9 +16,9 @@ import (
 )
 
 // find looks in one folder, and makes nothing.
-func find(t *testing.T, dir, entrypoint, version string, partial bool) func(arch string) ([]recipe.Binary, error) {
+func find(t *testing.T, dir, version string, partial bool) func(arch string) ([]recipe.Binary, error) {
 	t.Helper()
-	f := &Finder{Dirs: []string{dir}, Entrypoint: entrypoint, Version: version, Partial: partial}
+	f := &Finder{Dirs: []string{dir}, Version: version, Partial: partial}
 	return func(arch string) ([]recipe.Binary, error) { return f.Find(t.Context(), arch) }
 }
 
@@ -29,32 +29,30 @@ func TestFind(t *testing.T) {
 	file := buildStub(t, dir, recipe.EntrypointName)
 	info := require.Value(buildinfo.ReadFile(file))(t)
 	version := version.Of(info)
-	list, err := find(t, dir, "", version, true)(arch)
+	list, err := find(t, dir, version, true)(arch)
 	if err != nil || len(list) != 1 || list[0].Name != recipe.EntrypointName || len(list[0].SHA256) != 64 {
 		t.Errorf("%+v, %v", list, err)
 	}
-	if list, err = find(t, t.TempDir(), file, version, true)(arch); err != nil || list[0].Path != file {
-		t.Errorf("--entrypoint: %+v, %v", list, err)
-	}
-	_, err = find(t, dir, "", "v9.9.9", true)(arch)
+	_, err = find(t, dir, "v9.9.9", true)(arch)
 	assert.ErrorContains(t, err, "is of version", "v9.9.9", "make build")
-	_, err = find(t, dir, file, version, true)("riscv64")
+	require.NoError(t, os.Link(file, filepath.Join(dir, recipe.EntrypointName+"-linux-riscv64")))
+	_, err = find(t, dir, version, true)("riscv64")
 	assert.ErrorContains(t, err, "is a program for "+arch)
-	_, err = find(t, t.TempDir(), "", version, true)(arch)
-	assert.ErrorContains(t, err, "make build", "--entrypoint")
+	_, err = find(t, t.TempDir(), version, true)(arch)
+	assert.ErrorContains(t, err, "make build")
 	const name = recipe.ProbeName
 	wrong := filepath.Join(dir, name+"-linux-"+arch)
-	_, err = find(t, dir, "", version, false)(arch)
-	assert.ErrorContains(t, err, name+" for "+arch, "no "+name+"-linux-"+arch, "make build", "--allow-missing-programs", "without it, ")
+	_, err = find(t, dir, version, false)(arch)
+	assert.ErrorContains(t, err, name+" for "+arch, "no "+name+"-linux-"+arch, "make build")
 	require.NoError(t, os.Link(file, wrong))
-	_, err = find(t, dir, "", version, false)(arch)
-	assert.ErrorContains(t, err, name+" for "+arch, "is not "+name, "--allow-missing-programs")
-	if list, err = find(t, dir, "", version, true)(arch); err != nil || len(list) != 1 {
+	_, err = find(t, dir, version, false)(arch)
+	assert.ErrorContains(t, err, name+" for "+arch, "is not "+name, "make build")
+	if list, err = find(t, dir, version, true)(arch); err != nil || len(list) != 1 {
 		t.Errorf("a wrong %s: %+v, %v", name, list, err)
 	}
 	require.NoError(t, os.Remove(wrong))
 	buildStub(t, dir, name)
-	if list, err = find(t, dir, "", version, false)(arch); err != nil || len(list) != 2 || list[1].Name != name {
+	if list, err = find(t, dir, version, false)(arch); err != nil || len(list) != 2 || list[1].Name != name {
 		t.Errorf("all: %+v, %v", list, err)
 	}
 }

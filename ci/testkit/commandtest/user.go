@@ -85,6 +85,10 @@ func (u *User) Normal(s string) string {
 	return regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllString(s, "DIGEST")
 }
 
+// Day is the variable of the environment that has the day of a call, "2026-06-30"; without it, the
+// clock counts.
+const Day = "TEST_DAY"
+
 // Call calls driver-build with these arguments and this environment alone.
 func Call(
 	ctx context.Context,
@@ -99,6 +103,10 @@ func Call(
 		Stdin:  strings.NewReader(""),
 		Stdout: &stdout, Stderr: &stderr, Getenv: func(name string) string { return env[name] },
 		Attempts: 2, Backoff: time.Millisecond, Binaries: programtest.Make(t, ""),
+	}
+	if env[Day] != "" {
+		day := require.Value(time.Parse(time.DateOnly, env[Day]))(t)
+		a.Clock = func() time.Time { return day }
 	}
 	code := a.Execute(ctx, root(a), args)
 	return Result{code, stdout.String(), stderr.String()}

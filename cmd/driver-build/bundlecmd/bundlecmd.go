@@ -100,7 +100,7 @@ func newVerify(a *session.App) *cobra.Command {
 		},
 	}
 	key.AddTo(cmd.Flags())
-	session.Format(cmd.Flags(), &a.Format, "table or json")
+	session.Format(cmd.Flags(), &a.Format, "table", "json")
 	return cmd
 }
 
@@ -139,7 +139,7 @@ func newList(a *session.App) *cobra.Command {
 			return printList(a, b)
 		},
 	}
-	session.Format(cmd.Flags(), &a.Format, "table or json")
+	session.Format(cmd.Flags(), &a.Format, "table", "json")
 	return cmd
 }
 

@@ -153,7 +153,6 @@ func TestFaults(t *testing.T) {
 		"it holds a":                   {"create", "--output", file, "--repository", w.origin, "--image-key", w.public},
 		"no public one":                {"verify", file, "--key", w.private},
 		"--policy: it has one key":     {"import", file, "--to", w.site, "--allow-unsigned", "--policy", w.dir},
-		"belongs to a key: give ":      {"create", "--output", file, "--repository", w.origin, "--image-passphrase-file", file},
 	} {
 		w.run(t, args...).Want(t, 2, want)
 	}

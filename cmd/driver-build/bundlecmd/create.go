@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
@@ -54,24 +55,39 @@ func newCreate(a *session.App) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.output, "output", "", "`FILE` to write; - is stdout")
+	f.Var(
+		session.String(&o.output, session.Valid(outfile.Check).Or("-")),
+		"output",
+		"`FILE` to write; - is stdout",
+	)
 	f.StringVar(&o.Origin, "repository", "", "`REGISTRY/PATH` of the images; the import puts another name in its place")
 	f.StringSliceVar(&o.targets.Selection.Systems, "os", nil, "of the repository, only images of this `SYSTEM` (repeatable)")
 	f.StringSliceVar(&o.targets.Selection.Drivers, "driver", nil, "of the repository, only images of this driver `VERSION` (repeatable)")
 	o.targets.Matrix.AddTo(f)
 	f.StringArrayVar(&o.Charts, "chart", nil, "chart to take along: `DIR`, FILE.tgz or oci://REGISTRY/PATH:VERSION (repeatable)")
-	f.StringArrayVar(&o.Bases, "base", nil, "base `IMAGE` to take along, REGISTRY/PATH:TAG (repeatable)")
-	session.Images(f, "base")
+	f.Var(
+		session.Array(&o.Bases, session.Image),
+		"base",
+		"base `IMAGE` to take along, REGISTRY/PATH:TAG (repeatable)",
+	)
 	f.StringArrayVar(&o.files, "file", nil, "`FILE` to take along, such as matrix.lock or a package; a matrix brings its patches and keys (repeatable)")
 	f.StringVar(&o.fetched, "inputs", "", "take along the inputs of builds, which driver-build fetch printed into `FILE`")
-	f.StringSliceVar(&o.headers, "headers", nil, "take along a mirror with the headers of this kernel `RELEASE`, for nodes that compile (repeatable)")
-	f.StringVar(&o.FileTag, "file-tag", "files", "tag of the artifacts with the files of --file and --inputs, and of --headers")
-	session.Hide(f, "file-tag")
+	f.Var(
+		session.Slice(&o.headers, session.Valid(recipe.CheckRelease)),
+		"headers",
+		"take along a mirror with the headers of this kernel `RELEASE`, for nodes that compile "+
+			"(repeatable)",
+	)
+	o.FileTag = "files"
+	session.Rare(f, func(f *pflag.FlagSet) {
+		f.Var(
+			session.String(&o.FileTag, session.Valid(imagename.CheckTag)),
+			"file-tag",
+			"tag of the artifacts with the files of --file and --inputs, and of --headers",
+		)
+	})
 	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of `FILE`: an earlier bundle, or a list of what the site has (repeatable)")
 	o.key.AddTo(f, "the bundle")
-	session.CheckUnless(f, "-", outfile.Check, "output")
-	session.Check(f, imagename.CheckTag, "file-tag")
-	session.Check(f, recipe.CheckRelease, "headers")
 	return cmd
 }
 

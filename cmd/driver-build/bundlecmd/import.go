@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
@@ -48,47 +49,42 @@ func newImport(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.To, "to", "", "`REGISTRY/PATH` that takes the place of the bundle's repository")
-	f.StringArrayVar(
-		&a.MountFrom,
-		"mount-from",
-		nil,
-		"repository of the same registry that may have the blobs (repeatable)",
-	)
+	flags.AddMountFromTo(f, a)
 	f.BoolVar(
 		&o.DryRun,
 		"dry-run",
 		false,
 		"verify, ask the registry what it lacks, and push nothing",
 	)
-	f.StringVar(
-		&o.inputs,
+	folder := session.Valid(outfile.CheckFolder)
+	f.Var(
+		session.String(&o.inputs, folder),
 		"inputs",
-		"",
 		"put the inputs of builds into the cache, for --offline, and other files into the folder `DIR`",
 	)
-	f.StringVar(
-		&o.headers,
+	f.Var(
+		session.String(&o.headers, folder),
 		"headers",
-		"",
 		"write the mirror with kernel headers into the folder `DIR`, to serve it or to mount it into nodes' containers",
 	)
-	f.StringVar(&o.values, "values", "", "write values for the chart into `FILE`; - is stdout")
-	f.StringVar(
-		&o.secret,
-		"pull-secret",
-		"",
-		"name of the secret with the registry's credentials, for --values",
+	f.Var(
+		session.String(&o.values, session.Valid(outfile.CheckReplace).Or("-")),
+		"values",
+		"write values for the chart into `FILE`; - is stdout",
 	)
-	session.Hide(f, "mount-from", "pull-secret")
-	f.StringVar(
-		&o.policy,
+	session.Rare(f, func(f *pflag.FlagSet) {
+		f.StringVar(
+			&o.secret,
+			"pull-secret",
+			"",
+			"name of the secret with the registry's credentials, for --values",
+		)
+	})
+	f.Var(
+		session.String(&o.policy, folder),
 		"policy",
-		"",
 		"write how Podman, CRI-O, OpenShift and policy-controller verify the images into the folder `DIR`",
 	)
-	session.Check(f, imagename.CheckRepository, "mount-from")
-	session.Check(f, outfile.CheckFolder, "inputs", "headers", "policy")
-	session.CheckUnless(f, "-", outfile.CheckReplace, "values")
 	o.public.AddTo(f)
 	o.key.AddTo(f)
 	o.site.AddTo(f, "what is imported, under its names at the site,")

@@ -49,7 +49,7 @@ func valuesOf(flag *pflag.Flag) []string {
 // where the images are.
 func BuildArguments(f *pflag.FlagSet, repository string) []string {
 	words := Arguments(f, "one-image", "with-toolchain", "no-toolchain", "with-sources", "kmm",
-		"allow-incompatible", "allow-missing-programs", "insecure-registry", "no-fabric",
+		"allow-incompatible", "insecure-registry", "no-fabric",
 		"no-patches", "companions", "modules", "flavour", "profile", "base", "kernel-from",
 		"mirror", "matrix", "lock")
 	if repository != "" {

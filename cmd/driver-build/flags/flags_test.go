@@ -1,8 +1,6 @@
 package flags
 
 import (
-	"bytes"
-	"errors"
 	"io"
 	"testing"
 
@@ -10,31 +8,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/recipe"
 )
-
-// TestProgramsFind: each program that images will lack is named once for each architecture.
-func TestProgramsFind(t *testing.T) {
-	t.Parallel()
-	var stderr bytes.Buffer
-	a := &session.App{Stderr: &stderr, Binaries: func(arch string) ([]recipe.Binary, error) {
-		all := []recipe.Binary{{Name: recipe.EntrypointName}, {Name: recipe.ProbeName}}
-		if arch == "arm64" {
-			return all[:1], nil
-		}
-		return all, nil
-	}}
-	targets := []matrix.Target{{Arch: "amd64"}, {Arch: "arm64"}, {Arch: "amd64"}}
-	var p Programs
-	_, err := p.Find(t.Context(), a, targets, true)
-	require.NoError(t, err)
-	assert.Equal(t, `warning: images for arm64 have no driver-probe: GPUs are asked with nvidia-smi, if the image has it
-`, stderr.String())
-	a.Binaries = func(string) ([]recipe.Binary, error) { return nil, errors.New("not there") }
-	_, err = p.Find(t.Context(), a, targets, true)
-	assert.Equal(t, session.ExitUsage, session.ExitCode(err))
-	assert.ErrorContains(t, err, "not there")
-}
 
 // TestArchitectures: every command asks Images, so that all of them mean the same images.
 func TestArchitectures(t *testing.T) {

@@ -39,19 +39,6 @@ func (k *Kernels) AddTo(f *pflag.FlagSet) {
 			"all (repeatable)",
 	)
 	k.AddFromTo(f)
-	f.StringSliceVar(
-		&k.Flavours,
-		"kernel-flavour",
-		nil,
-		"kernels that latest and all mean, such as cloud-amd64 or aws (repeatable)",
-	)
-	f.StringSliceVar(
-		&k.Modules,
-		"modules",
-		nil,
-		"with --kernel, the modules to compile, such as nvidia,nvidia-uvm (default: all that the "+
-			"sources offer)",
-	)
 	f.BoolVar(
 		&k.OneImage,
 		"one-image",
@@ -64,6 +51,23 @@ func (k *Kernels) AddTo(f *pflag.FlagSet) {
 		"with-toolchain",
 		false,
 		"with --kernel, put compiler and sources in as well, for nodes with other kernels",
+	)
+	session.Rare(f, k.addRareTo)
+}
+
+func (k *Kernels) addRareTo(f *pflag.FlagSet) {
+	f.StringSliceVar(
+		&k.Flavours,
+		"kernel-flavour",
+		nil,
+		"kernels that latest and all mean, such as cloud-amd64 or aws (repeatable)",
+	)
+	f.StringSliceVar(
+		&k.Modules,
+		"modules",
+		nil,
+		"with --kernel, the modules to compile, such as nvidia,nvidia-uvm (default: all that the "+
+			"sources offer)",
 	)
 	f.BoolVar(
 		&k.Thin,
@@ -86,19 +90,16 @@ func (k *Kernels) AddTo(f *pflag.FlagSet) {
 		"with --kernel, lay the modules out for Kernel Module Management too: "+
 			"/opt/lib/modules/<kernel>, with the files of depmod",
 	)
-	session.Hide(f, "modules", "kmm", "no-toolchain", "with-sources", "kernel-flavour")
 }
 
 // AddFromTo declares --kernel-from.
 func (k *Kernels) AddFromTo(f *pflag.FlagSet) {
-	f.StringArrayVar(
-		&k.From,
+	f.Var(
+		session.Array(&k.From, session.Image),
 		"kernel-from",
-		nil,
 		"`IMAGE` with headers and compiler to compile in instead of packages: REF, oci:DIR[:TAG], "+
 			"oci-archive:FILE or docker-archive:FILE (repeatable)",
 	)
-	session.Images(f, "kernel-from")
 }
 
 // Compile says whether modules are compiled ahead of time.

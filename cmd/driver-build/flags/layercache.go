@@ -31,26 +31,26 @@ type LayerCache struct {
 
 // AddTo declares the flags.
 func (c *LayerCache) AddTo(f *pflag.FlagSet) {
-	f.StringArrayVar(
-		&c.From,
+	repository := session.Valid(imagename.CheckRepository).Or(noRepository)
+	f.Var(
+		session.Array(&c.From, repository),
 		"cache-from",
-		nil,
 		"`REGISTRY/PATH` to take finished layers from, or none (repeatable; default: where the image is pushed to)",
 	)
-	f.StringVar(
-		&c.To,
+	f.Var(
+		session.String(&c.To, repository),
 		"cache-to",
-		"",
 		"`REGISTRY/PATH` to leave finished layers in for later builds, or none (default: where the image is pushed to)",
 	)
-	f.StringArrayVar(
-		&c.Keys,
-		"cache-key",
-		nil,
-		"FILE with public keys: take layers only from images that one of them, or --image-key, signed (repeatable)",
-	)
-	session.CheckUnless(f, noRepository, imagename.CheckRepository, "cache-from", "cache-to")
-	session.Hide(f, "cache-key")
+	session.Rare(f, func(f *pflag.FlagSet) {
+		f.StringArrayVar(
+			&c.Keys,
+			"cache-key",
+			nil,
+			"FILE with public keys: take layers only from images that one of them, or --image-key, "+
+				"signed (repeatable)",
+		)
+	})
 }
 
 // Check finds mistakes, and completes the flags. pushed is the repository that images are pushed

@@ -9,6 +9,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/documents"
+	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
@@ -139,13 +140,26 @@ type PublicRegistry struct{ Allowed bool }
 
 // AddTo declares --allow-public-registry.
 func (p *PublicRegistry) AddTo(f *pflag.FlagSet) {
-	f.BoolVar(
-		&p.Allowed,
-		"allow-public-registry",
-		false,
-		"send images with a vGPU guest driver to Docker Hub, ghcr.io, quay.io and the like: the repository is private",
-	)
-	session.Hide(f, "allow-public-registry")
+	session.Rare(f, func(f *pflag.FlagSet) {
+		f.BoolVar(
+			&p.Allowed,
+			"allow-public-registry",
+			false,
+			"send images with a vGPU guest driver to Docker Hub, ghcr.io, quay.io and the like: the "+
+				"repository is private",
+		)
+	})
+}
+
+// AddMountFromTo declares --mount-from.
+func AddMountFromTo(f *pflag.FlagSet, a *session.App) {
+	session.Rare(f, func(f *pflag.FlagSet) {
+		f.Var(
+			session.Array(&a.MountFrom, session.Valid(imagename.CheckRepository)),
+			"mount-from",
+			"repository of the same registry that may have the blobs already (repeatable)",
+		)
+	})
 }
 
 // CheckTargets refuses repositories for images of targets, before anything is built.
@@ -183,6 +197,12 @@ func (p *PublicRegistry) CheckImage(
 	})
 }
 
+// The values of --provenance.
+const (
+	byDriverBuild = "driver-build"
+	byCI          = "ci"
+)
+
 // Record says which documents a build gives to its images.
 type Record struct {
 	sbom       documents.Format
@@ -191,12 +211,22 @@ type Record struct {
 
 // AddTo declares the flags.
 func (r *Record) AddTo(f *pflag.FlagSet) {
-	session.Mode(f, &r.sbom, "sbom", "attach a bill of materials in a `FORMAT`: spdx or cyclonedx")
+	session.Mode(
+		f,
+		&r.sbom,
+		"sbom",
+		"attach a bill of materials in a `FORMAT`",
+		documents.SPDX,
+		documents.CycloneDX,
+	)
 	session.Mode(
 		f,
 		&r.provenance,
 		"provenance",
-		"attach a signed statement how the image was built, by this program or the job that runs it, `BY`: driver-build or ci",
+		"attach a signed statement how the image was built, by this program or the job that runs it, "+
+			"`BY`",
+		byDriverBuild,
+		byCI,
 	)
 }
 
@@ -207,7 +237,7 @@ func (r *Record) Check(
 ) (out attestation.BuildDocuments, err error) {
 	out.SBOM = r.sbom
 	out.Provenance = r.provenance != ""
-	if r.provenance == "ci" {
+	if r.provenance == byCI {
 		var ok bool
 		out.Run.CI, ok = documents.FromCI(getenv)
 		if !ok {

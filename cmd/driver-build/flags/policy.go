@@ -2,7 +2,6 @@ package flags
 
 import (
 	"slices"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -13,38 +12,19 @@ import (
 	"github.com/driver-container/driver-container/images/status"
 )
 
-// Policy says which warnings make a command fail, and on which day ends of life are looked at.
+// Policy says which warnings make a command fail.
 type Policy struct {
-	Deny []string  // kinds of warnings, or all
-	At   string    // a day; "": today
-	Day  time.Time // of At; after Check
+	Deny []string // kinds of warnings, or all
 }
 
-// AddTo declares the flags.
+// AddTo declares --deny.
 func (p *Policy) AddTo(f *pflag.FlagSet) {
-	f.StringSliceVar(
-		&p.Deny,
+	f.Var(
+		session.Slice(&p.Deny, session.Valid(releases.CheckWarningKind)),
 		"deny",
-		nil,
 		"`KIND` of warning that makes the command fail with exit code 3: end-of-life, known-bad, "+
 			"kernel-broken or all (repeatable)",
 	)
-	f.StringVar(&p.At, "at", "", "YYYY-MM-DD: judge ends of life on that day (default today)")
-	session.Check(f, releases.CheckWarningKind, "deny")
-	session.Hide(f, "at")
-}
-
-// Check finds the day.
-func (p *Policy) Check() (err error) {
-	p.Day = time.Now()
-	if p.At == "" {
-		return nil
-	}
-	p.Day, err = time.Parse(time.DateOnly, p.At)
-	if err != nil {
-		return session.Usagef("--at %q is no day, such as 2026-06-30", p.At)
-	}
-	return nil
 }
 
 // Report prints what is known of the drivers of targets on stderr, and returns the error of --deny.
@@ -55,7 +35,7 @@ func (p *Policy) Report(a *session.App, targets []matrix.Target, kernels bool) e
 	if slices.Contains(kinds, "all") {
 		kinds = releases.WarningKinds()
 	}
-	warnings := status.WarningsOf(targets, p.Day)
+	warnings := status.WarningsOf(targets, a.Today())
 	denied := warnings.Deny(kinds)
 	if a.Quiet() && denied == nil {
 		return nil

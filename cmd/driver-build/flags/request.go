@@ -28,7 +28,6 @@ type Request struct {
 	Targets     Targets
 	Sources     Sources
 	Kernels     Kernels
-	Programs    Programs
 	Repository  Repository
 	Profile     Profile
 	Lock        Lock
@@ -151,21 +150,17 @@ type Sources struct {
 
 // AddTo declares --base and --mirror.
 func (s *Sources) AddTo(f *pflag.FlagSet) {
-	f.StringVar(
-		&s.Base,
+	f.Var(
+		session.String(&s.Base, session.Image),
 		"base",
-		"",
 		"base `IMAGE` instead of the row's: REF, oci:DIR[:TAG], oci-archive:FILE or "+
 			"docker-archive:FILE",
 	)
-	f.StringVar(
-		&s.Mirror,
+	f.Var(
+		session.String(&s.Mirror, session.Valid(checkMirror)),
 		"mirror",
-		"",
 		"package mirror instead of the addresses in the base's configuration: `URL` or PREFIX=URL",
 	)
-	session.Images(f, "base")
-	session.Check(f, checkMirror, "mirror")
 }
 
 // checkMirror finds mistakes in a mirror of packages.

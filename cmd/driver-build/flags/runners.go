@@ -52,9 +52,8 @@ func parseBuilder(word, host string) (kind, address string, err error) {
 
 // Runners says what compiles modules ahead of time.
 type Runners struct {
-	values   []string
-	compiles int
-	tls      buildkit.TLS
+	values []string
+	tls    buildkit.TLS
 
 	kind, address string // of a BuildKit daemon; after Check
 }
@@ -67,23 +66,12 @@ func (r *Runners) AddTo(f *pflag.FlagSet) {
 		nil,
 		"what compiles for --kernel: an `ADDRESS` of BuildKit such as kube-pod://POD, buildkit, chroot or auto (default auto)",
 	)
-	f.IntVar(&r.compiles, "compiles", 1, "compiles at a time")
 	r.tls = buildkit.DefaultTLS()
-	f.StringVar(
-		&r.tls.Dir,
-		"builder-tls",
-		r.tls.Dir,
-		"`DIR` with ca.pem, cert.pem and key.pem for a BuildKit daemon at tcp:// (default $BUILDKIT_TLS_DIR)",
-	)
-	session.Hide(f, "compiles")
 }
 
 // Check decides which kind of runner is meant, and does not look for one. BUILDKIT_HOST counts as
 // an address of --builder.
 func (r *Runners) Check(ctx context.Context, getenv func(string) string) (err error) {
-	if r.compiles < 1 || r.compiles > 64 {
-		return session.Usagef("--compiles %d: give a number from 1 to 64", r.compiles)
-	}
 	if len(r.values) > 1 {
 		return session.Usagef(
 			"--builder %s: one builder at a time: build each architecture with its own, a build of all takes the modules from the cache",
@@ -93,11 +81,6 @@ func (r *Runners) Check(ctx context.Context, getenv func(string) string) (err er
 	r.kind, r.address, err = parseBuilder(strings.Join(r.values, ""), getenv("BUILDKIT_HOST"))
 	if err != nil {
 		return session.Usagef("--builder %w", err)
-	}
-	if r.tls != buildkit.DefaultTLS() && !strings.HasPrefix(r.address, "tcp://") {
-		return session.Usagef(
-			"--builder-tls is about a daemon at tcp://: give --builder tcp://HOST:PORT",
-		)
 	}
 	if r.address == "" {
 		return nil
@@ -126,7 +109,6 @@ func (r *Runners) Try(ctx context.Context, work string) (string, error) {
 // Attach gives the session a runner, which is found when the first compile needs it. The returned
 // function ends the runner.
 func (r *Runners) Attach(s *session.Session) func() error {
-	s.Compiles = r.compiles
 	say := func(line string) { _ = s.Observe.Begin("builder", line).End(false, nil) }
 	var one sync.Mutex
 	var found runner.Runner

@@ -85,13 +85,15 @@ func (t *Targets) AddTo(f *pflag.FlagSet) {
 		"leave out the driver's components for NVSwitch and NVLink (fabric manager, NVLSM, IMEX, NSCQ, "+
 			"NVSDM)",
 	)
-	f.BoolVar(
-		&s.NoPatches,
-		"no-patches",
-		false,
-		"leave the sources of the kernel modules as they are: without the matrix's patches, and "+
-			"without the kernels that only they allow",
-	)
+	session.Rare(f, func(f *pflag.FlagSet) {
+		f.BoolVar(
+			&s.NoPatches,
+			"no-patches",
+			false,
+			"leave the sources of the kernel modules as they are: without the matrix's patches, and "+
+				"without the kernels that only they allow",
+		)
+	})
 	f.StringSliceVar(
 		&s.Companions,
 		"companions",
@@ -99,8 +101,13 @@ func (t *Targets) AddTo(f *pflag.FlagSet) {
 		"`NAME` of kernel modules that are compiled with the driver's: nvidia-fs, gdrdrv, or all that "+
 			"fit (repeatable; default none)",
 	)
-	session.Hide(f, "no-patches")
 	t.Matrix.AddTo(f)
+}
+
+// AddArchTo declares --arch of a command that looks at one image of an index.
+func AddArchTo(f *pflag.FlagSet, arch *string, usual, usage string) {
+	*arch = usual
+	f.Var(session.String(arch, session.Valid(matrix.CheckArch)), "arch", usage)
 }
 
 // Load reads the matrix that the targets are chosen from: see [Matrix.Load].

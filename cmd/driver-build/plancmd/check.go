@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/images/status"
 )
 
@@ -38,20 +39,15 @@ func NewCheck(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	o.request.Targets.AddTo(f)
 	o.request.Sources.AddTo(f)
-	o.request.Programs.AddTo(f)
 	o.request.Repository.AddTo(f, "look for images in")
 	o.request.Kernels.AddFromTo(f)
 	o.request.Lock.AddTo(f)
 	o.policy.AddTo(f)
-	session.Format(f, &a.Format, "table or json")
+	session.Format(f, &a.Format, "table", "json")
 	return cmd
 }
 
 func (o *checkFlags) run(ctx context.Context, a *session.App) error {
-	err := o.policy.Check()
-	if err != nil {
-		return err
-	}
 	m, err := o.request.Targets.Load(a)
 	if err != nil {
 		return err
@@ -69,22 +65,19 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	status.AddAdvisories(m, pairs, o.policy.Day, nil)
+	status.AddAdvisories(m, pairs, a.Today(), nil)
 	targets := status.Targets(pairs)
 	q.Request.Targets = targets
 	err = o.request.OpenLock(&q.Request)
 	if err != nil {
 		return err
 	}
-	programs, err := o.request.Programs.Find(ctx, a, targets, false)
-	if err != nil {
-		return err
-	}
+	find := a.Programs(ctx, &programs.Finder{})
 	var rows []status.Checked
 	err = a.Connect(
 		ctx,
 		m.Defaults.Mirrors,
-		programs,
+		find,
 		func(ctx context.Context, s *session.Session) (err error) {
 			rows, err = status.Check(ctx, s.Builder, q, pairs)
 			return err

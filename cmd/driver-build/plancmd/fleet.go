@@ -81,32 +81,29 @@ func NewFleet(a *session.App) *cobra.Command {
 		&o.precompiled,
 		"precompiled",
 		"compile for the nodes' kernels: whole images, and a pool for each kernel, "+
-			"or modules alone, beside the driver's image: "+wholeImages+" or "+moduleImages,
+			"or modules alone, beside the driver's image",
+		wholeImages,
+		moduleImages,
 	)
-	f.BoolVar(
-		&o.managed,
-		"managed-drivers",
-		false,
-		"give a driver also to nodes whose platform says that it brings one (GKE, AKS, EKS)",
-	)
-	f.StringSliceVar(
-		&o.allow,
+	session.Rare(f, func(f *pflag.FlagSet) {
+		f.BoolVar(
+			&o.managed,
+			"managed-drivers",
+			false,
+			"give a driver also to nodes whose platform says that it brings one (GKE, AKS, EKS)",
+		)
+	})
+	f.Var(
+		session.Slice(&o.allow, session.Valid(fleet.CheckReason)),
 		"allow-unserved",
-		nil,
 		"`REASON` for which nodes with a GPU may get no driver, such as kernel, or all "+
 			"(repeatable): values, github, gitlab and json end well without them",
 	)
-	session.Hide(f, "managed-drivers")
-	session.Check(f, fleet.CheckReason, "allow-unserved")
-	session.Format(f, &a.Format, "table, json, github, gitlab or values")
+	session.Format(f, &a.Format, "table", "json", "github", "gitlab", "values")
 	return cmd
 }
 
 func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) error {
-	err := o.policy.Check()
-	if err != nil {
-		return err
-	}
 	m, err := o.request.Targets.Load(a)
 	if err != nil {
 		return err
@@ -137,7 +134,7 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 		Beside:      beside,
 		Managed:     o.managed,
 		CUDA:        cuda,
-		At:          o.policy.Day,
+		At:          a.Today(),
 	})
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/images/releases"
 	"github.com/driver-container/driver-container/images/status"
 )
@@ -50,7 +51,6 @@ func NewPlan(a *session.App) *cobra.Command {
 	o.request.Targets.AddTo(f)
 	o.request.Sources.AddTo(f)
 	o.request.Kernels.AddTo(f)
-	o.request.Programs.AddTo(f)
 	o.request.Repository.AddTo(f, "look for images in")
 	o.request.Profile.AddTo(f)
 	o.request.Lock.AddTo(f)
@@ -62,7 +62,7 @@ func NewPlan(a *session.App) *cobra.Command {
 		"",
 		"FILE (PEM or DER): certificate of the key that signs modules compiled ahead of time",
 	)
-	session.Format(f, &a.Format, "table, json, github or gitlab")
+	session.Format(f, &a.Format, "table", "json", "github", "gitlab")
 	return cmd
 }
 
@@ -135,10 +135,6 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 			"--module-cert is about modules that are compiled ahead of time: give --kernel too",
 		)
 	}
-	err := o.policy.Check()
-	if err != nil {
-		return err
-	}
 	q, m, err := o.query(a)
 	if err != nil {
 		return err
@@ -148,7 +144,8 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 		return err
 	}
 	targets := q.Request.Targets
-	programs, err := o.request.Programs.Find(ctx, a, targets, true)
+	find := a.Programs(ctx, &programs.Finder{})
+	err = programs.Check(find, targets)
 	if err != nil {
 		return err
 	}
@@ -156,7 +153,7 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	err = a.Connect(
 		ctx,
 		m.Defaults.Mirrors,
-		programs,
+		find,
 		func(ctx context.Context, s *session.Session) (err error) {
 			due, err = status.Due(ctx, s.Builder, q)
 			return err
@@ -175,7 +172,7 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 			func(d matrix.Driver) bool { return d.Version == t.Driver },
 		)
 		if n >= 0 {
-			due.Tasks[i].Advisories = releases.Notes(m.Drivers[n], o.policy.Day)
+			due.Tasks[i].Advisories = releases.Notes(m.Drivers[n], a.Today())
 		}
 	}
 	err = printTasks(a, due.Tasks)

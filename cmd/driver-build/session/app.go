@@ -44,6 +44,7 @@ type App struct {
 	Attempts int
 	Backoff  time.Duration
 	Binaries Programs
+	Clock    func() time.Time
 
 	printing sync.Mutex // of Stdout, where several goroutines print, and of:
 	hold     bool       // results are kept back
@@ -52,7 +53,6 @@ type App struct {
 	cache    string
 	progress string
 	rollback bool
-	inGo     bool // --no-helpers
 	begun    bool // the command runs: its arguments are right
 	opened   bool // the command has been connected to the cache
 	ends     []func() error
@@ -68,7 +68,17 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 		"",
 		"`DIR` for downloads and finished layers (default $"+cacheVariable+", else $XDG_CACHE_HOME/driver-build)",
 	)
-	Choice(f, &a.progress, "progress", "", "how to show progress: auto, tty, plain, json or quiet")
+	Choice(
+		f,
+		&a.progress,
+		"progress",
+		"how to show progress",
+		"auto",
+		"tty",
+		"plain",
+		"json",
+		"quiet",
+	)
 	f.IntVar(&a.Jobs, "jobs", 4, "downloads, unpacking and uploads at a time")
 	f.BoolVar(
 		&a.Offline,
@@ -82,18 +92,14 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 		false,
 		"allow registries without TLS or with a certificate nobody vouches for",
 	)
-	f.BoolVar(
-		&a.rollback,
-		"allow-rollback",
-		false,
-		"accept an index of packages that is older than one seen before",
-	)
-	f.BoolVar(
-		&a.inGo,
-		"no-helpers",
-		false,
-		"decompress in Go only, not with the machine's xz program; the result is the same",
-	)
+	Rare(f, func(f *pflag.FlagSet) {
+		f.BoolVar(
+			&a.rollback,
+			"allow-rollback",
+			false,
+			"accept an index of packages that is older than one seen before",
+		)
+	})
 	f.StringVar(
 		&a.CAFile,
 		"ca",
@@ -106,7 +112,6 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 		nil,
 		"`HOST=MIRROR`: ask MIRROR before HOST for base images (repeatable)",
 	)
-	Hide(f, "allow-rollback", "no-helpers")
 }
 
 // Session is a command's connection to cache, network and terminal, open while App.Connect runs.

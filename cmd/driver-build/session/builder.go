@@ -46,9 +46,7 @@ func (a *App) newBuilder(cache string, o registry.Options) (*images.Builder, err
 		Attempts:  o.Attempts,
 		Backoff:   o.Backoff,
 	}
-	if !a.inGo {
-		b.XZ = compression.FindXZ()
-	}
+	b.XZ = compression.FindXZ()
 	return b, nil
 }
 

@@ -91,10 +91,18 @@ func (a *App) Epoch() (int64, error) {
 // result, or the clock, in UTC and whole seconds.
 func (a *App) Now() (time.Time, error) {
 	if a.Getenv("SOURCE_DATE_EPOCH") == "" {
-		return time.Now().UTC().Truncate(time.Second), nil
+		return a.Today().UTC().Truncate(time.Second), nil
 	}
 	epoch, err := a.Epoch()
 	return time.Unix(epoch, 0).UTC(), err
+}
+
+// Today is the time of the clock, which policies go by whatever SOURCE_DATE_EPOCH says.
+func (a *App) Today() time.Time {
+	if a.Clock != nil {
+		return a.Clock()
+	}
+	return time.Now()
 }
 
 // Programs finds the programs for images of this version, or makes them until ctx ends. A nil

@@ -27,16 +27,6 @@ func Usagef(
 	return failure.Errorf(failure.Usage, format, args...)
 }
 
-// Hide leaves flags that few people set out of the help, which has their names in one line.
-func Hide(f *pflag.FlagSet, names ...string) {
-	for _, name := range names {
-		f.Lookup(name).Hidden = true
-	}
-}
-
-// Rare says whether a flag is one of Hide.
-func Rare(f *pflag.Flag) bool { return f.Hidden }
-
 // Root makes cmd the root of all commands: it writes to the App's streams and has the flags of
 // every command.
 func (a *App) Root(cmd *cobra.Command) {
