@@ -81,10 +81,7 @@ func Open(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := f.Stat()
-	if err == nil {
-		err = regular(path, st)
-	}
+	err = regular(path, f.Stat)
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -93,7 +90,11 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-func regular(path string, st fs.FileInfo) error {
+func regular(path string, stat func() (fs.FileInfo, error)) error {
+	st, err := stat()
+	if err != nil {
+		return err
+	}
 	kind := "a device"
 	switch mode := st.Mode(); {
 	case mode.IsRegular():
@@ -140,10 +141,7 @@ func Head(path string, limit int64) []byte {
 
 // FSFile returns the content of a regular file below root.
 func FSFile(root fs.FS, name string, limit int64) ([]byte, error) {
-	st, err := fs.Stat(root, name)
-	if err == nil {
-		err = regular(name, st)
-	}
+	err := regular(name, func() (fs.FileInfo, error) { return fs.Stat(root, name) })
 	if err != nil {
 		return nil, err
 	}

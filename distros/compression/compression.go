@@ -85,9 +85,10 @@ func NewReader(r io.Reader, compression string) (io.ReadCloser, error) {
 			zstd.WithDecoderMaxWindow(MaxWindow),
 			zstd.WithDecoderConcurrency(2),
 		)
-		if err == nil {
-			out = z.IOReadCloser()
+		if err != nil {
+			return nil, classify(in, err)
 		}
+		out = z.IOReadCloser()
 	case Bzip2:
 		out = io.NopCloser(bzip2.NewReader(in))
 	default:

@@ -75,15 +75,17 @@ func (p XZProgram) start(ctx context.Context, in io.Reader) (io.ReadCloser, erro
 	r.cmd.Stderr = &r.messages
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r.cmd.Cancel = func() error { return syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL) }
-	out, err := r.cmd.StdoutPipe()
-	if err == nil {
-		err = r.cmd.Start()
-	}
+	var err error
+	r.out, err = r.cmd.StdoutPipe()
 	if err != nil {
 		cancel()
 		return nil, r.failed(err)
 	}
-	r.out = out
+	err = r.cmd.Start()
+	if err != nil {
+		cancel()
+		return nil, r.failed(err)
+	}
 	return r, nil
 }
 
@@ -92,14 +94,12 @@ func (r *process) Read(p []byte) (int, error) {
 		return 0, r.end
 	}
 	n, err := r.out.Read(p)
-	if err == nil {
-		return n, nil
+	if err != nil {
+		r.end = io.EOF
+		err = r.cmd.Wait()
 	}
-	err = r.cmd.Wait()
 	if err != nil {
 		r.end = r.failed(err)
-	} else {
-		r.end = io.EOF
 	}
 	return n, r.end
 }

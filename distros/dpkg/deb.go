@@ -64,17 +64,24 @@ func OpenDeb(r io.Reader) (*Deb, error) {
 		return nil, fmt.Errorf("deb: %w", err)
 	}
 	d := &Deb{ar: a, Files: map[string][]byte{}}
-	err = d.readVersion()
-	if err == nil {
-		err = d.readControl()
-	}
-	if err == nil {
-		d.ending, err = d.next("data.tar")
-	}
+	err = d.readBeginning()
 	if err != nil {
 		return nil, fmt.Errorf("deb: %w", err)
 	}
 	return d, nil
+}
+
+func (d *Deb) readBeginning() error {
+	err := d.readVersion()
+	if err != nil {
+		return err
+	}
+	err = d.readControl()
+	if err != nil {
+		return err
+	}
+	d.ending, err = d.next("data.tar")
+	return err
 }
 
 // next goes to the next member, whose name must begin with want, and returns the rest of its name.
@@ -153,9 +160,10 @@ func (d *Deb) readControl() error {
 		}
 	}
 	d.Control, err = ParseParagraph(d.Files["control"])
-	if err == nil {
-		err = d.Control.check()
+	if err != nil {
+		return fmt.Errorf("%s: control: %w", member, err)
 	}
+	err = d.Control.check()
 	if err != nil {
 		return fmt.Errorf("%s: control: %w", member, err)
 	}

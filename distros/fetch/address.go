@@ -34,18 +34,17 @@ func Address(what, value string) (string, error) {
 // CheckURL says why a Client cannot read a URL, without asking anything. Its text hides passwords.
 func CheckURL(text string) error {
 	u, err := parseURL(text)
-	if err == nil &&
-		strings.ContainsFunc(
-			text,
-			func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) },
-		) {
-		err = fmt.Errorf(
-			"%s: it has a blank or an unprintable character; write a blank as %%20",
-			redact.URL(u.String()),
-		)
+	if err != nil {
+		return err
 	}
-	return err
+	if strings.ContainsFunc(text, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%s: it has a blank or an unprintable character; write a blank as %%20", shown(u))
+	}
+	return nil
 }
+
+// shown is a URL for people, without its secrets.
+func shown(u *url.URL) string { return redact.URL(u.String()) }
 
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
@@ -65,7 +64,7 @@ func parseURL(text string) (*url.URL, error) {
 		fault = "it names no host"
 	}
 	if fault != "" {
-		return nil, fmt.Errorf("%s: %s", redact.URL(u.String()), fault)
+		return nil, fmt.Errorf("%s: %s", shown(u), fault)
 	}
 	return u, nil
 }

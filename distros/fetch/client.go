@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/bounded"
-	"github.com/driver-container/driver-container/distros/redact"
 )
 
 // File names content: its address and its digest.
@@ -77,7 +76,7 @@ func (c *Client) Get(
 		return "", false, err
 	}
 	if err := f.check(); err != nil {
-		return "", false, fmt.Errorf("download %s: %w", redact.URL(u.String()), err)
+		return "", false, fmt.Errorf("download %s: %w", shown(u), err)
 	}
 	if p == nil {
 		p = func(int64, int64) {}
@@ -87,12 +86,12 @@ func (c *Client) Get(
 		cached = true
 	case u.Scheme == "file":
 		if err := c.copyLocal(ctx, u, f, p); err != nil {
-			return "", false, fmt.Errorf("copy %s: %w", redact.URL(u.String()), err)
+			return "", false, fmt.Errorf("copy %s: %w", shown(u), err)
 		}
 	case c.Offline:
 		return "", false, fmt.Errorf(
 			"%s (%s %s): %w",
-			redact.URL(u.String()),
+			shown(u),
 			kind(f.key()),
 			f.key(),
 			ErrOffline,
@@ -100,7 +99,7 @@ func (c *Client) Get(
 	default:
 		cached, err = c.download(ctx, u, f, p)
 		if err != nil {
-			return "", false, fmt.Errorf("download %s: %w", redact.URL(u.String()), err)
+			return "", false, fmt.Errorf("download %s: %w", shown(u), err)
 		}
 	}
 	return c.Store.Path(f.key()), cached, nil
@@ -126,14 +125,14 @@ func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Pro
 	}
 	if f.Size > 0 && fi.Size() != f.Size {
 		return &MismatchError{
-			URL:      redact.URL(u.String()),
+			URL:      shown(u),
 			Want:     f.key(),
 			Got:      "not read",
 			WantSize: f.Size,
 			GotSize:  fi.Size(),
 		}
 	}
-	f.URL = redact.URL(u.String())
+	f.URL = shown(u)
 	return c.Store.adopt(ctx, f, src, func(n int64) { progress(n, fi.Size()) })
 }
 
@@ -141,12 +140,13 @@ func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Pro
 // *MismatchError if it does not, and nothing is stored then. f.URL is for messages.
 func (s *Store) Adopt(ctx context.Context, f File, r io.Reader) error {
 	err := f.check()
-	if err == nil && s.Has(f.key()) && (f.SHA512 == "" || s.Has(f.SHA512)) {
+	if err != nil {
+		return fmt.Errorf("store %s: %w", f.URL, err)
+	}
+	if s.Has(f.key()) && (f.SHA512 == "" || s.Has(f.SHA512)) {
 		return nil
 	}
-	if err == nil {
-		err = s.adopt(ctx, f, r, nil)
-	}
+	err = s.adopt(ctx, f, r, nil)
 	if err != nil {
 		return fmt.Errorf("store %s: %w", f.URL, err)
 	}

@@ -1,9 +1,11 @@
 package fetch
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"strings"
@@ -23,12 +25,12 @@ func kind(digest string) string {
 	return ""
 }
 
+// sha256Of returns the digest of data, in hex.
+func sha256Of(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
+
 // key returns the digest by which the store is asked.
 func (f File) key() string {
-	if f.SHA256 != "" {
-		return f.SHA256
-	}
-	return f.SHA512
+	return cmp.Or(f.SHA256, f.SHA512)
 }
 
 // NewFile returns a file without its URL for a digest in hex of kind "sha256" or "sha512", the
@@ -53,8 +55,8 @@ func NewFile(digestKind, digest string, size int64) (File, error) {
 
 func (f File) check() error {
 	switch {
-	case f.SHA256 == "" && f.SHA512 == "":
-		return fmt.Errorf("%q is not a sha256 in lower-case hex, and there is no sha512", f.SHA256)
+	case f.key() == "":
+		return errors.New("it has neither a sha256 nor a sha512")
 	case f.SHA256 != "" && kind(f.SHA256) != "sha256":
 		return fmt.Errorf("%q is not a sha256 in lower-case hex", f.SHA256)
 	case f.SHA512 != "" && kind(f.SHA512) != "sha512":

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/bounded"
-	"github.com/driver-container/driver-container/distros/redact"
 )
 
 // Latest returns a document that may change, of at most limit bytes. It always asks the server and
@@ -26,10 +25,10 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 	if u.Scheme == "file" {
 		f, err := bounded.Open(u.Path)
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", redact.URL(u.String()), err)
+			return nil, fmt.Errorf("read %s: %w", shown(u), err)
 		}
 		defer f.Close() //nolint:errcheck // opened for reading
-		return readBounded(f, redact.URL(u.String()), limit)
+		return readBounded(f, shown(u), limit)
 	}
 	var known origin
 	// covers credentials and query: two users may see two documents
@@ -37,7 +36,7 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 	header, unchanged := http.Header{}, c.Offline
 	switch {
 	case c.Offline && blob == "":
-		return nil, fmt.Errorf("%s: %w", redact.URL(u.String()), ErrOffline)
+		return nil, fmt.Errorf("%s: %w", shown(u), ErrOffline)
 	case blob != "" && known.ETag != "":
 		header.Set("If-None-Match", known.ETag)
 	case blob != "" && known.LastModified != "":
@@ -51,14 +50,19 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 			if resp.StatusCode != http.StatusOK {
 				return statusError(resp, u)
 			}
-			if data, err = readBounded(body, redact.URL(u.String()), limit); err != nil {
+			if data, err = readBounded(body, shown(u), limit); err != nil {
 				return err
 			}
 			sum, err := c.Store.Put(data)
-			// A server may send again what it could have called unchanged.
-			if from := originOf(resp, u); err == nil && (sum != blob || from != known) {
-				err = c.Store.Note(documentRecord, rawURL, sum, from)
+			if err != nil {
+				return &localError{err}
 			}
+			// A server may send again what it could have called unchanged.
+			from := originOf(resp, u)
+			if sum == blob && from == known {
+				return nil
+			}
+			err = c.Store.Note(documentRecord, rawURL, sum, from)
 			if err != nil {
 				return &localError{err}
 			}
@@ -66,7 +70,7 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("download %s: %w", redact.URL(u.String()), err)
+		return nil, fmt.Errorf("download %s: %w", shown(u), err)
 	}
 	if !unchanged {
 		return data, nil
@@ -76,7 +80,7 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // opened for reading
-	return readBounded(f, redact.URL(u.String()), limit)
+	return readBounded(f, shown(u), limit)
 }
 
 // Keep makes data the copy of a document in the store again, after Latest got one that is worse.
@@ -90,7 +94,7 @@ func (c *Client) Keep(rawURL string, data []byte) error {
 
 func originOf(resp *http.Response, u *url.URL) origin {
 	return origin{
-		URL:          redact.URL(u.String()),
+		URL:          shown(u),
 		ETag:         resp.Header.Get("ETag"),
 		LastModified: resp.Header.Get("Last-Modified"),
 	}
@@ -125,32 +129,32 @@ func (c *Client) Import(
 	if u.Scheme == "file" {
 		f, err := bounded.Open(u.Path)
 		if err != nil {
-			return "", 0, fmt.Errorf("read %s: %w", redact.URL(u.String()), err)
+			return "", 0, fmt.Errorf("read %s: %w", shown(u), err)
 		}
 		defer f.Close() //nolint:errcheck // opened for reading
-		return c.importFrom(ctx, f, redact.URL(u.String()), 0, limit, p)
+		return c.importFrom(ctx, f, shown(u), 0, limit, p)
 	}
 	if c.Offline {
-		return "", 0, fmt.Errorf("%s: %w", redact.URL(u.String()), ErrOffline)
+		return "", 0, fmt.Errorf("%s: %w", shown(u), ErrOffline)
 	}
 	err = c.ask(ctx, u, http.MethodGet, nil, func(resp *http.Response, body io.Reader) (err error) {
 		switch {
 		case resp.StatusCode != http.StatusOK:
 			return statusError(resp, u)
 		case resp.ContentLength > limit:
-			return tooLarge(redact.URL(u.String()), limit)
+			return tooLarge(shown(u), limit)
 		case endless(resp):
 			return &localError{
 				fmt.Errorf(
 					"%s: the server does not say where the file ends: a cut would look like the whole of it",
-					redact.URL(u.String()),
+					shown(u),
 				),
 			}
 		}
 		sha256hex, size, err = c.importFrom(
 			ctx,
 			body,
-			redact.URL(u.String()),
+			shown(u),
 			max(resp.ContentLength, 0),
 			limit,
 			p,
@@ -158,7 +162,7 @@ func (c *Client) Import(
 		return err
 	})
 	if err != nil {
-		return "", 0, fmt.Errorf("download %s: %w", redact.URL(u.String()), err)
+		return "", 0, fmt.Errorf("download %s: %w", shown(u), err)
 	}
 	return sha256hex, size, nil
 }
@@ -203,44 +207,39 @@ func (c *Client) Stat(
 	rawURL string,
 ) (size int64, changed time.Time, err error) {
 	u, err := parseURL(rawURL)
-	switch {
-	case err != nil:
-		return 0, changed, err
-	case c.Offline && u.Scheme != "file":
-		err = ErrOffline
-	case u.Scheme == "file":
-		var fi os.FileInfo
-		fi, err = os.Stat(u.Path)
-		if err == nil {
-			return fi.Size(), fi.ModTime().UTC(), nil
-		}
-	default:
-		err = c.ask(
-			ctx,
-			u,
-			http.MethodGet,
-			http.Header{"Range": {"bytes=0-0"}},
-			func(resp *http.Response, _ io.Reader) error {
-				if date, err := http.ParseTime(resp.Header.Get("Last-Modified")); err == nil {
-					changed = date.UTC()
-				}
-				switch size = max(resp.ContentLength, 0); resp.StatusCode {
-				case http.StatusOK:
-				case http.StatusPartialContent:
-					_, size, _ = contentRange(resp.Header.Get("Content-Range"))
-				default:
-					return statusError(resp, u)
-				}
-				return nil
-			},
-		)
-	}
 	if err != nil {
-		return 0, changed, fmt.Errorf(
-			"ask for the size and the date of %s: %w",
-			redact.URL(u.String()),
-			err,
-		)
+		return 0, changed, err
 	}
-	return size, changed, nil
+	size, changed, err = c.stat(ctx, u)
+	if err != nil {
+		return 0, changed, fmt.Errorf("ask for the size and the date of %s: %w", shown(u), err)
+	}
+	return size, changed.UTC(), nil
+}
+
+func (c *Client) stat(ctx context.Context, u *url.URL) (size int64, changed time.Time, err error) {
+	if u.Scheme == "file" {
+		fi, err := os.Stat(u.Path)
+		if err != nil {
+			return 0, changed, err
+		}
+		return fi.Size(), fi.ModTime(), nil
+	}
+	if c.Offline {
+		return 0, changed, ErrOffline
+	}
+	first := http.Header{"Range": {"bytes=0-0"}}
+	err = c.ask(ctx, u, http.MethodGet, first, func(resp *http.Response, _ io.Reader) error {
+		changed, _ = http.ParseTime(resp.Header.Get("Last-Modified")) //nolint:errcheck // none is zero
+		switch resp.StatusCode {
+		case http.StatusOK:
+			size = max(resp.ContentLength, 0)
+		case http.StatusPartialContent:
+			_, size, _ = contentRange(resp.Header.Get("Content-Range"))
+		default:
+			return statusError(resp, u)
+		}
+		return nil
+	})
+	return size, changed, err
 }

@@ -12,8 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"time"
-
-	"github.com/driver-container/driver-container/distros/redact"
 )
 
 const maxRedirects = 10
@@ -121,7 +119,7 @@ func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 func statusError(resp *http.Response, u *url.URL) *StatusError {
 	return &StatusError{
-		URL:        redact.URL(u.String()),
+		URL:        shown(u),
 		Code:       resp.StatusCode,
 		retryAfter: RetryAfter(resp),
 	}

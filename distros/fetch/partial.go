@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"github.com/driver-container/driver-container/distros/redact"
 )
 
 // waitStep is the interval at which a process checks whether another one, which downloads the same
@@ -53,7 +51,7 @@ func (c *Client) download(
 	}
 	defer func() { err = errors.Join(err, part.file.Close()) }()
 	if f.Size > 0 && part.size > f.Size ||
-		part.size > 0 && part.origin.URL != redact.URL(u.String()) {
+		part.size > 0 && part.origin.URL != shown(u) {
 		if err := part.restart(origin{}); err != nil {
 			return false, err
 		}
@@ -73,7 +71,7 @@ func (c *Client) download(
 			return false, part.finish(c.Store)
 		case !resumed:
 			lie := &MismatchError{
-				URL:      redact.URL(u.String()),
+				URL:      shown(u),
 				Want:     want,
 				Got:      got,
 				WantSize: f.Size,
@@ -113,8 +111,9 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 			}
 			return loadPartial(ctx, file, f)
 		}
-		if fi, err := os.Stat(path); err == nil && fi.Size() != lastSize {
-			lastSize = fi.Size()
+		size := sizeOf(path)
+		if size != lastSize {
+			lastSize = size
 			lastGrowth = time.Now()
 		}
 		if time.Since(lastGrowth) > c.stall()+c.stall()/2 {
@@ -133,19 +132,28 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 	return nil, nil
 }
 
+// sizeOf returns the size of a file in bytes; 0 if there is none.
+func sizeOf(path string) int64 {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return fi.Size()
+}
+
 // loadPartial continues with the bytes of the file. Without a readable record of their origin the
 // bytes are worthless.
 func loadPartial(ctx context.Context, file *os.File, f File) (*partial, error) {
 	p := &partial{unfinished: unfinished{file: file, sums: newSums(f)}}
-	note, err := os.ReadFile(p.notePath())
-	if err == nil {
-		err = json.Unmarshal(note, &p.origin)
+	note, _ := os.ReadFile(p.notePath()) //nolint:errcheck // without a note the bytes are worthless
+	if json.Unmarshal(note, &p.origin) != nil {
+		err := p.restart(origin{})
+		if err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		return p, nil
 	}
-	if err != nil {
-		err = p.restart(origin{})
-	} else {
-		err = Copy(ctx, p.sums, file, func(n int64) { p.size = n })
-	}
+	err := Copy(ctx, p.sums, file, func(n int64) { p.size = n })
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -158,19 +166,22 @@ func (p *partial) notePath() string { return p.file.Name() + ".json" }
 // process is killed in between: a new record must never be beside old bytes.
 func (p *partial) restart(from origin) error {
 	err := p.file.Truncate(0)
-	if err == nil {
-		_, err = p.file.Seek(0, io.SeekStart)
-	}
+	_, back := p.file.Seek(0, io.SeekStart)
 	p.sums.reset()
 	p.size = 0
 	p.origin = from
-	if err == nil && from != (origin{}) {
-		var note []byte
-		note, err = json.Marshal(from)
-		if err == nil {
-			err = replaceFile(p.notePath(), note)
-		}
+	err = errors.Join(err, back)
+	if err != nil {
+		return &localError{fmt.Errorf("restart download: %w", err)}
 	}
+	if from == (origin{}) {
+		return nil
+	}
+	note, err := json.Marshal(from)
+	if err != nil {
+		return &localError{fmt.Errorf("restart download: %w", err)}
+	}
+	err = replaceFile(p.notePath(), note)
 	if err != nil {
 		return &localError{fmt.Errorf("restart download: %w", err)}
 	}

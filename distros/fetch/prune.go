@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"maps"
@@ -26,10 +25,12 @@ func (s *Store) use(path string) {
 	if err != nil || time.Since(fi.ModTime()) < freshUse {
 		return
 	}
-	if unlock, err := s.lockUse(unix.LOCK_SH); err == nil {
-		defer unlock()
-		_ = os.Chtimes(path, time.Now(), time.Now())
+	unlock, err := s.lockUse(unix.LOCK_SH)
+	if err != nil {
+		return
 	}
+	defer unlock()
+	_ = os.Chtimes(path, time.Now(), time.Now())
 }
 
 func (s *Store) lockUse(how int) (unlock func(), err error) {
@@ -57,13 +58,12 @@ func (s *Store) Kinds() ([]Kind, error) {
 	found := map[string]Kind{}
 	records, err := os.ReadDir(s.keys)
 	for _, e := range records {
-		var r record
-		text, err := os.ReadFile(filepath.Join(s.keys, e.Name()))
-		if kind, _, _ := strings.Cut(e.Name(), "-"); err == nil &&
-			json.Unmarshal(text, &r) == nil &&
-			kind != sha512Record {
-			named[r.Blob] = kind
+		kind, _, _ := strings.Cut(e.Name(), "-")
+		r, err := readRecord(filepath.Join(s.keys, e.Name()))
+		if err != nil || kind == sha512Record {
+			continue
 		}
+		named[r.Blob] = kind
 	}
 	err = errors.Join(
 		err,

@@ -1,8 +1,6 @@
 package fetch
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,8 +30,15 @@ type record struct {
 }
 
 func (r record) check(kind, key string) string {
-	sum := sha256.Sum256(fmt.Append(nil, kind, " ", key, " ", r.Blob, " ", string(r.Value)))
-	return hex.EncodeToString(sum[:8])
+	return sha256Of(fmt.Append(nil, kind, " ", key, " ", r.Blob, " ", string(r.Value)))[:16]
+}
+
+func readRecord(path string) (r record, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(text, &r)
 }
 
 // Lookup reads the record of a kind under a key into value, and returns the digest of its content,
@@ -41,10 +46,8 @@ func (r record) check(kind, key string) string {
 // missing.
 func (s *Store) Lookup(kind, key string, value any) (blob string, ok bool) {
 	path := s.record(kind, key)
-	text, err := os.ReadFile(path)
-	var r record
-	if err != nil || json.Unmarshal(text, &r) != nil || r.Sum != r.check(kind, key) ||
-		r.Blob != "" && !s.Has(r.Blob) {
+	r, err := readRecord(path)
+	if err != nil || r.Sum != r.check(kind, key) || r.Blob != "" && !s.Has(r.Blob) {
 		return "", false
 	}
 	if value != nil && json.Unmarshal(r.Value, value) != nil {
@@ -74,8 +77,7 @@ func (s *Store) Note(kind, key, blob string, value any) (err error) {
 // record is the path of a record. A key that is no plain name is in the name by its digest.
 func (s *Store) record(kind, key string) string {
 	if !plainKey().MatchString(key) {
-		sum := sha256.Sum256([]byte(key))
-		key = hex.EncodeToString(sum[:])
+		key = sha256Of([]byte(key))
 	}
 	return filepath.Join(s.keys, kind+"-"+key+".json")
 }

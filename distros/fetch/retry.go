@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"time"
 )
 
@@ -68,11 +67,10 @@ func (r Retry) Do(
 // RetryAfter is the pause that an answer requests, at most 2 minutes; 0 if it requests none.
 func RetryAfter(resp *http.Response) time.Duration {
 	after := resp.Header.Get("Retry-After")
-	if n, err := strconv.Atoi(after); err == nil && n > 0 {
-		return time.Duration(min(n, int(maxRetryAfter/time.Second))) * time.Second
+	pause, err := time.ParseDuration(after + "s")
+	if err != nil {
+		t, _ := http.ParseTime(after) //nolint:errcheck // then it requests none
+		pause = time.Until(t)
 	}
-	if t, err := http.ParseTime(after); err == nil {
-		return min(max(time.Until(t), 0), maxRetryAfter)
-	}
-	return 0
+	return min(max(pause, 0), maxRetryAfter)
 }

@@ -1,8 +1,6 @@
 package fetch
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -120,13 +118,9 @@ func (s *Store) Read(digest string) (data []byte, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read cached content: %w", err)
 	}
-	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != digest {
-		return nil, &MismatchError{
-			URL:   path,
-			Want:  digest,
-			Got:   hex.EncodeToString(sum[:]),
-			Named: true,
-		}
+	got := sha256Of(data)
+	if got != digest {
+		return nil, &MismatchError{URL: path, Want: digest, Got: got, Named: true}
 	}
 	return data, nil
 }
@@ -202,9 +196,9 @@ func (s *Store) isSound(digest string) bool {
 		return errors.Is(err, fs.ErrNotExist)
 	}
 	defer f.Close() //nolint:errcheck // opened for reading
-	sum := sha256.New()
-	_, err = io.Copy(sum, f)
-	return err == nil && hex.EncodeToString(sum.Sum(nil)) == digest
+	sums := newSums(File{})
+	_, err = io.Copy(sums, f)
+	return err == nil && sums.sha256() == digest
 }
 
 // partialLife is how long an abandoned partial download is kept: after two weeks no process comes

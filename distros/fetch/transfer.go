@@ -118,11 +118,9 @@ func position(resp *http.Response, u *url.URL, part *partial) (int64, error) {
 	case http.StatusRequestedRangeNotSatisfiable:
 		// The partial file may be complete already: the process was killed after the last byte,
 		// before the rename.
-		if total, ok := strings.CutPrefix(resp.Header.Get("Content-Range"), "bytes */"); ok &&
-			part.size > 0 {
-			if n, err := strconv.ParseInt(total, 10, 64); err == nil && n == part.size {
-				return n, nil
-			}
+		whole := fmt.Sprintf("bytes */%d", part.size)
+		if part.size > 0 && resp.Header.Get("Content-Range") == whole {
+			return part.size, nil
 		}
 	default:
 		return 0, statusError(resp, u)

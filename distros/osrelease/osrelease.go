@@ -35,8 +35,11 @@ func System(root fs.FS) (distros.Distro, error) {
 // usr/lib/os-release. A root without either file wraps fs.ErrNotExist.
 func Read(root fs.FS) (id, version string, err error) {
 	fields, err := Fields(root)
+	if err != nil {
+		return "", "", err
+	}
 	id, version = identity(fields)
-	if err == nil && id == "" {
+	if id == "" {
 		err = errors.New("find out which operating system this is: its os-release has no line ID=")
 	}
 	return id, version, err

@@ -3,6 +3,7 @@ package pgp
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -70,8 +71,8 @@ func ReadKeys(data []byte) (openpgp.EntityList, error) {
 	}
 	if !bytes.Contains(data, []byte("-----BEGIN PGP")) {
 		keys, err := openpgp.ReadKeyRing(bytes.NewReader(data))
-		if err == nil && len(keys) == 0 {
-			err = errors.New("holds no key")
+		if len(keys) == 0 {
+			err = cmp.Or(err, errors.New("holds no key"))
 		}
 		return keys, err
 	}

@@ -86,17 +86,16 @@ func (t Trust) Clearsigned(data []byte) ([]byte, error) {
 
 // Detached verifies a text against a file of signatures, armoured or not.
 func (t Trust) Detached(text, sig []byte) error {
-	if bytes.HasPrefix(bytes.TrimSpace(sig), []byte("-----BEGIN")) {
-		block, err := armor.Decode(bytes.NewReader(sig))
-		if err == nil && block.Type != openpgp.SignatureType {
-			err = fmt.Errorf("it is a %q", block.Type)
-		}
-		if err == nil {
-			sig, err = io.ReadAll(block.Body)
-		}
-		if err != nil {
-			return fmt.Errorf("%w: the signature is malformed: %w", ErrSignature, err)
-		}
+	if !bytes.HasPrefix(bytes.TrimSpace(sig), []byte("-----BEGIN")) {
+		return t.check(text, sig)
+	}
+	block, err := armor.Decode(bytes.NewReader(sig))
+	if err != nil || block.Type != openpgp.SignatureType {
+		return fmt.Errorf("%w: the signature is malformed: %v", ErrSignature, err)
+	}
+	sig, err = io.ReadAll(block.Body)
+	if err != nil {
+		return fmt.Errorf("%w: the signature is malformed: %w", ErrSignature, err)
 	}
 	return t.check(text, sig)
 }

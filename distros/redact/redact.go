@@ -83,8 +83,8 @@ func userinfoEnd(text, rest string) int {
 	rest = beforeDigest(rest)
 	authority := rest[:strings.IndexAny(rest+"/", "/?#")]
 	_, err := url.Parse(text)
-	if err == nil && !strings.Contains(authority, ":") {
-		rest = authority
+	if err != nil || strings.Contains(authority, ":") {
+		authority = rest
 	}
-	return strings.LastIndexByte(rest, '@') + 1
+	return strings.LastIndexByte(authority, '@') + 1
 }

@@ -27,8 +27,8 @@ func Read(path string, limit int64) ([]byte, error) {
 // [bounded.ErrTooLarge]: what has two bytes in UTF-16 may have three in UTF-8.
 func Decode(data []byte, limit int64) ([]byte, error) {
 	text, _, err := transform.Bytes(byteOrder(), data)
-	if err == nil && int64(len(text)) > limit {
-		err = bounded.TooLarge(limit)
+	if int64(len(text)) > limit {
+		return nil, bounded.TooLarge(limit)
 	}
 	return text, err
 }
