@@ -131,11 +131,12 @@ func (m Mirror) Login(address string) string {
 		return address
 	}
 	for _, place := range m.URLs() {
-		if p, err := url.Parse(place); err == nil && p.User != nil && p.Scheme == u.Scheme &&
-			p.Host == u.Host {
-			u.User = p.User
-			return u.String()
+		p, err := url.Parse(place)
+		if err != nil || p.User == nil || p.Scheme != u.Scheme || p.Host != u.Host {
+			continue
 		}
+		u.User = p.User
+		return u.String()
 	}
 	return address
 }

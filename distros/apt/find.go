@@ -2,7 +2,6 @@ package apt
 
 import (
 	"fmt"
-	"sort"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
@@ -44,9 +43,11 @@ func (x *Index) Find(want string) (*Package, error) {
 func (x *Index) Versions(name string) []Package {
 	var all []Package
 	for _, e := range x.named(name) {
-		if p, err := e.toPackage(); err == nil {
-			all = append(all, p)
+		p, err := e.toPackage()
+		if err != nil {
+			continue
 		}
+		all = append(all, p)
 	}
 	return all
 }
@@ -54,8 +55,7 @@ func (x *Index) Versions(name string) []Package {
 // Names returns the names of packages that begin with a prefix, sorted, each once.
 func (x *Index) Names(prefix string) []string {
 	var names []string
-	from := sort.Search(len(x.entries), func(i int) bool { return x.entries[i].name >= prefix })
-	for _, e := range x.entries[from:] {
+	for _, e := range x.entries[x.first(prefix):] {
 		if !strings.HasPrefix(e.name, prefix) {
 			break
 		}

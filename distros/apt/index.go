@@ -1,6 +1,7 @@
 package apt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -93,9 +94,14 @@ func providedNames(field string) func(func(string) bool) {
 	}
 }
 
+// first returns the first entry whose name does not sort before this one.
+func (x *Index) first(name string) int {
+	return sort.Search(len(x.entries), func(i int) bool { return x.entries[i].name >= name })
+}
+
 // named returns the versions of a package, newest first.
 func (x *Index) named(name string) []entry {
-	i := sort.Search(len(x.entries), func(i int) bool { return x.entries[i].name >= name })
+	i := x.first(name)
 	n := i
 	for n < len(x.entries) && x.entries[n].name == name {
 		n++
@@ -164,15 +170,13 @@ func (e *entry) toPackage() (Package, error) {
 
 // check returns why an entry with the fields p cannot be used, distros.ErrIndex.
 func (e *entry) check(p dpkg.Paragraph) error {
-	_, _, err := pin(p)
-	if err == nil {
-		_, err = dpkg.ParseVersion(e.version)
-	}
+	_, _, wrong := pin(p)
+	_, strange := dpkg.ParseVersion(e.version)
+	err := cmp.Or(wrong, strange)
 	if err != nil {
 		return distros.BadIndex(
 			"package repository %s: package %s %s: %w",
 			e.repo.name(),
-
 			e.name,
 			e.version,
 			err,

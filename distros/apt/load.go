@@ -120,7 +120,6 @@ func (r *repo) lacks(component, arch string) (note string, err error) {
 		return "", distros.BadIndex(
 			"package repository %s: its Release file lists no index of component %s for %s",
 			r.name(),
-
 			component,
 			arch,
 		)
@@ -168,7 +167,6 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 	if plain.Size > maxIndex {
 		return nil, distros.BadIndex(
 			"it has %d bytes, more than the %d allowed",
-
 			plain.Size,
 			maxIndex,
 		)

@@ -24,7 +24,6 @@ func parseOneLine(name string, data []byte) ([]Source, error) {
 			return nil, distros.BadSources(
 				"%s: a line begins with %.40q, want deb or deb-src",
 				origin,
-
 				kind,
 			)
 		}
@@ -55,7 +54,6 @@ func parseEntry(origin, rest string) (Source, error) {
 				return s, distros.BadSources(
 					"%s: option %.60q, want name=value",
 					origin,
-
 					o,
 				)
 			}
@@ -97,7 +95,6 @@ func (s *Source) option(key string, values []string) error {
 			return distros.BadSources(
 				"%s: %s is %.40q, want yes or no",
 				s.Origin,
-
 				key,
 				strings.Join(values, ","),
 			)

@@ -133,7 +133,6 @@ func (r *Releases) plan() error {
 	if len(r.repos) == 0 {
 		return distros.BadSources(
 			"open package repositories: none is configured for architecture %s",
-
 			o.Arch,
 		)
 	}

@@ -35,9 +35,20 @@ type release struct {
 // parseRelease parses a Release file. Like apt, it reads the first paragraph only, and goes on
 // without a Date. Mistakes are distros.ErrIndex.
 func parseRelease(text []byte) (*release, error) {
+	r, err := readRelease(text)
+	if err != nil {
+		return nil, distros.BadIndex("Release file: %w", err)
+	}
+	return r, nil
+}
+
+func readRelease(text []byte) (*release, error) {
 	var p dpkg.Paragraph
-	var err error
-	for p, err = range dpkg.ReadParagraphs(bytes.NewReader(text)) {
+	for first, err := range dpkg.ReadParagraphs(bytes.NewReader(text)) {
+		if err != nil {
+			return nil, err
+		}
+		p = first
 		break
 	}
 	r := &release{
@@ -60,22 +71,23 @@ func parseRelease(text []byte) (*release, error) {
 	r.notAutomatic, _ = truth(p.Get("NotAutomatic"))
 	r.byHash, _ = truth(p.Get("Acquire-By-Hash"))
 	r.date, _ = parseDate(p.Get("Date"))
-	until := p.Get("Valid-Until")
-	if err == nil && until != "" {
+	if until := p.Get("Valid-Until"); until != "" {
+		var err error
 		r.until, err = parseDate(until)
-	}
-	for _, kind := range []string{"SHA256", "SHA512"} {
-		if err == nil {
-			err = r.readSums(kind, p.Get(kind))
+		if err != nil {
+			return nil, err
 		}
 	}
-	if err == nil && p.Get("SHA256")+p.Get("SHA512") == "" {
-		err = errors.New(
+	for _, kind := range []string{"SHA256", "SHA512"} {
+		err := r.readSums(kind, p.Get(kind))
+		if err != nil {
+			return nil, err
+		}
+	}
+	if p.Get("SHA256")+p.Get("SHA512") == "" {
+		return nil, errors.New(
 			"it has no digests of the kinds SHA256 and SHA512; weaker ones (MD5Sum, SHA1) do not count",
 		)
-	}
-	if err != nil {
-		return nil, distros.BadIndex("Release file: %w", err)
 	}
 	return r, nil
 }
@@ -111,20 +123,18 @@ func (r *release) readSums(kind, list string) error {
 // parseDate parses the date formats of Release files.
 func parseDate(text string) (date time.Time, err error) {
 	text = strings.Join(strings.Fields(text), " ")
-	for _, zone := range []string{" UTC", " GMT", " Z", " -0700"} {
-		date, err = time.Parse("Mon, 2 Jan 2006 15:04:05"+zone, text)
+	const usual = "Mon, 2 Jan 2006 15:04:05"
+	asctime := "Mon Jan 2 15:04:05 2006" // of C, in UTC
+	for _, form := range []string{usual + " UTC", usual + " GMT", usual + " Z", usual + " -0700", asctime} {
+		date, err = time.Parse(form, text)
 		if err == nil {
 			return date.UTC(), nil
 		}
 	}
-	date, err = time.Parse("Mon Jan 2 15:04:05 2006", text) // of C's asctime, in UTC
-	if err != nil {
-		return date, fmt.Errorf(
-			"Valid-Until: %.60q is not a date such as \"Sat, 11 Jul 2026 10:16:37 UTC\"",
-			text,
-		)
-	}
-	return date, nil
+	return date, fmt.Errorf(
+		"Valid-Until: %.60q is not a date such as \"Sat, 11 Jul 2026 10:16:37 UTC\"",
+		text,
+	)
 }
 
 // check compares a Release file with the request and with the clock.
@@ -132,7 +142,6 @@ func (r *release) check(suite string, now time.Time, allowExpired bool) error {
 	if !r.date.IsZero() && r.date.After(now.Add(24*time.Hour)) {
 		return distros.BadIndex(
 			"its Date, %s, is in the future; is this machine's clock right?",
-
 			r.date.Format(time.RFC3339),
 		)
 	}
@@ -152,7 +161,6 @@ func (r *release) check(suite string, now time.Time, allowExpired bool) error {
 	}
 	return distros.BadIndex(
 		"it is for %q (suite %q), not for %q",
-
 		r.codename,
 		r.suite,
 		suite,

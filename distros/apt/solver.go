@@ -88,7 +88,6 @@ func (s *solver) item(e *entry) (*item, error) {
 		return nil, distros.BadIndex(
 			"package repository %s: package %s %s: %w",
 			e.repo.name(),
-
 			e.name,
 			e.version,
 			err,

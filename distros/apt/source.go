@@ -48,7 +48,6 @@ func ReadSources(root fs.FS) ([]Source, error) {
 	if len(list) > maxConfigs {
 		return nil, distros.BadSources(
 			"read package sources: more than %d files in %s",
-
 			maxConfigs,
 			dir,
 		)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,8 +21,7 @@ func (r *repo) open(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(text)
-	r.digest = hex.EncodeToString(sum[:])
+	r.digest = fmt.Sprintf("%x", sha256.Sum256(text))
 	r.rel, err = parseRelease(text)
 	if err != nil {
 		return err
@@ -49,24 +47,35 @@ func (r *repo) fetchRelease(ctx context.Context, o Options) ([]byte, error) {
 	offline.Offline = true
 	before, _ := offline.Latest(ctx, url, maxRelease)
 	inline, err := o.Fetch.Latest(ctx, url, maxRelease)
-	if err == nil {
-		text, err := t.Clearsigned(inline)
-		if err != nil && (!r.source.Trusted || text == nil) {
-			return nil, fmt.Errorf("file InRelease: %w", err)
-		}
-		if !o.AllowRollback && !bytes.Equal(before, inline) {
-			if kept, err := t.Clearsigned(before); err == nil && r.goesBack(kept, text) {
-				return kept, o.Fetch.Keep(url, before)
-			}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fetch.ErrOffline) {
+		text, detached := r.fetchDetached(ctx, o, t)
+		if detached != nil {
+			return nil, errors.Join(err, detached)
 		}
 		return text, nil
 	}
-	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fetch.ErrOffline) {
+	if err != nil {
 		return nil, err
 	}
-	text, err2 := o.Fetch.Latest(ctx, r.dir+"/Release", maxRelease)
-	if err2 != nil {
-		return nil, errors.Join(err, err2)
+	text, err := t.Clearsigned(inline)
+	if err != nil && (!r.source.Trusted || text == nil) {
+		return nil, fmt.Errorf("file InRelease: %w", err)
+	}
+	if o.AllowRollback || bytes.Equal(before, inline) {
+		return text, nil
+	}
+	kept, err := t.Clearsigned(before)
+	if err != nil || !r.goesBack(kept, text) {
+		return text, nil
+	}
+	return kept, o.Fetch.Keep(url, before)
+}
+
+// fetchDetached fetches and verifies Release and Release.gpg.
+func (r *repo) fetchDetached(ctx context.Context, o Options, t pgp.Trust) ([]byte, error) {
+	text, err := o.Fetch.Latest(ctx, r.dir+"/Release", maxRelease)
+	if err != nil {
+		return nil, err
 	}
 	if r.source.Trusted {
 		return text, nil
@@ -121,6 +130,5 @@ func (r *Releases) Digest() string {
 	if err != nil { // impossible for strings; a constant digest would be wrong
 		data = fmt.Append(nil, state)
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256(data))
 }

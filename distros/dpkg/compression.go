@@ -36,7 +36,6 @@ func unpack(r io.Reader, ending string, limit int64, xz compression.OpenXZ) (io.
 	if !ok {
 		return nil, malformed(
 			"compression %q is not supported: want none, .gz, .xz or .zst",
-
 			ending,
 		)
 	}

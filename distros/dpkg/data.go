@@ -80,7 +80,6 @@ func checkHeader(h *tar.Header) error {
 		return malformed(
 			"%.100q: %d bytes, more than %d",
 			h.Name,
-
 			h.Size,
 			int64(maxData),
 		)

@@ -46,7 +46,6 @@ func (d *Deb) Check(name, version, arch string) error {
 		if got := d.Control.Get(field.name); got != field.want {
 			return malformed(
 				"deb: its control file has %s %.100q, the index of the repository %.100q",
-
 				field.name,
 				got,
 				field.want,
@@ -117,7 +116,6 @@ func (d *Deb) readVersion() error {
 	if m.name != "debian-binary" || m.size > 64 {
 		return malformed(
 			"the first member is %q (%d bytes), want debian-binary",
-
 			m.name,
 			m.size,
 		)

@@ -197,7 +197,6 @@ func (s *scanner) readLine() error {
 			return malformed(
 				"control data line %d: paragraph of more than %d bytes",
 				s.read+1,
-
 				maxParagraph,
 			)
 		}
@@ -217,7 +216,6 @@ func parse(text string, line int) (Paragraph, error) {
 			return Paragraph{}, malformed(
 				"control data line %d: want \"Field: value\", have %.60q",
 				line,
-
 				text,
 			)
 		}
@@ -225,7 +223,6 @@ func parse(text string, line int) (Paragraph, error) {
 			return Paragraph{}, malformed(
 				"control data line %d: a paragraph of more than %d fields",
 				line,
-
 				maxFields,
 			)
 		}
@@ -264,7 +261,6 @@ func (p Paragraph) check() error {
 		if !validName(f.name) || p.index(f.name) != i || slices.ContainsFunc(continued, blank) {
 			return malformed(
 				"control data: dpkg takes no field %.60q: %.60q",
-
 				f.name,
 				f.value,
 			)

@@ -79,7 +79,6 @@ func ParseRelations(text string) (Relations, error) {
 			if count++; count > maxRelations {
 				return nil, malformed(
 					"relation: more than %d packages in one field",
-
 					maxRelations,
 				)
 			}
@@ -88,7 +87,6 @@ func ParseRelations(text string) (Relations, error) {
 				return nil, malformed(
 					"relation %.80q: %w",
 					strings.TrimSpace(alternative),
-
 					err,
 				)
 			}

@@ -45,7 +45,10 @@ var advisoryID = lazyregexp.New(`^[a-z0-9][a-z0-9.-]{0,63}$`)
 // end returns the first day without support; ok is false if that is not known or no matter.
 func (a Advisory) end() (first time.Time, ok bool) {
 	last, err := time.Parse(Month, a.Until)
-	return last.AddDate(0, 1, 0), err == nil && a.Kind == EndOfLife
+	if err != nil || a.Kind != EndOfLife {
+		return first, false
+	}
+	return last.AddDate(0, 1, 0), true
 }
 
 // Warns reports whether the advisory is a warning on a day. Otherwise it is a notice: of an end of

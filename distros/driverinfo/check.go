@@ -78,13 +78,11 @@ func (i Description) checkLists() error {
 		case !releaseShape().MatchString(p.Kernel):
 			return malformed(
 				"modules for %.80q: this is no kernel release",
-
 				p.Kernel,
 			)
 		case !slices.Contains(i.Flavours, p.Flavour):
 			return malformed(
 				"%.80q modules for %s: the image has no such flavour",
-
 				p.Flavour,
 				p.Kernel,
 			)

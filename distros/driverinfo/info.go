@@ -114,11 +114,11 @@ func Decode(data []byte) (Description, error) {
 	if len(data) > MaxBytes {
 		return Description{}, malformed("larger than %d bytes", MaxBytes)
 	}
-	var version struct{ Schema int }
-	if err := json.Unmarshal(data, &version); err == nil && version.Schema != Schema {
+	version := struct{ Schema int }{Schema}
+	_ = json.Unmarshal(data, &version) // a fault is found below
+	if version.Schema != Schema {
 		return Description{}, malformed(
 			"schema %d, this program reads %d",
-
 			version.Schema,
 			Schema,
 		)

@@ -90,8 +90,11 @@ func (t Trust) Detached(text, sig []byte) error {
 		return t.check(text, sig)
 	}
 	block, err := armor.Decode(bytes.NewReader(sig))
-	if err != nil || block.Type != openpgp.SignatureType {
-		return fmt.Errorf("%w: the signature is malformed: %v", ErrSignature, err)
+	if err != nil {
+		return fmt.Errorf("%w: the signature is malformed: %w", ErrSignature, err)
+	}
+	if block.Type != openpgp.SignatureType {
+		return fmt.Errorf("%w: the signature is malformed: it is a %q", ErrSignature, block.Type)
 	}
 	sig, err = io.ReadAll(block.Body)
 	if err != nil {

@@ -115,7 +115,7 @@ func (b *builder) relation(k kind, name, flags, epoch, version, release []byte) 
 		var err error
 		q, err = rpmfile.ParseRequirement(string(name))
 		// the other relations of the list stay usable
-		if understood := err == nil && (k == requires || k == conflicts); !understood {
+		if err != nil || k == provides || k == obsoletes {
 			b.hide(fmt.Sprintf("it has a rich dependency that cannot be understood: %.120s", name))
 			return nil
 		}

@@ -104,17 +104,17 @@ func (r *repo) read(
 		return distros.BadIndex(
 			"list %s: it has %d bytes, more than the %d allowed",
 			name,
-
 			size,
 			limit,
 		)
 	}
 	file, err := r.fetch(ctx, l)
-	if err == nil {
-		err = compression.Unpack(ctx.Err, file, cmp.Or(l.Unpacked, limit), read)
-		if err != nil && ctx.Err() == nil {
-			err = distros.BadIndex("%w", err)
-		}
+	if err != nil {
+		return fmt.Errorf("list %s: %w", name, err)
+	}
+	err = compression.Unpack(ctx.Err, file, cmp.Or(l.Unpacked, limit), read)
+	if err != nil && ctx.Err() == nil {
+		err = distros.BadIndex("%w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("list %s: %w", name, err)
@@ -178,9 +178,7 @@ func (r *Releases) Digest() string {
 		Modules moduleState
 		Repos   []line
 	}{3, r.options.Arch, moduleState{}, nil}
-	if modules, err := r.options.moduleState(); err == nil { // otherwise Load returns the error
-		state.Modules = modules
-	}
+	state.Modules, _ = r.options.moduleState() //nolint:errcheck // Load returns the error
 	for _, repo := range r.repos {
 		s := repo.source
 		sources := slices.Concat(s.BaseURLs, []string{s.MirrorList, s.Metalink})

@@ -34,13 +34,12 @@ type mirrors struct {
 // parseMirrors reads a mirror list, which has one URL a line, or a metalink, which is XML. Mistakes
 // are distros.ErrIndex.
 func parseMirrors(data []byte, v repoconf.Vars) (m mirrors, err error) {
+	m = parseMirrorList(data, v)
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("<")) {
 		m, err = parseMetalink(data)
-	} else {
-		m = parseMirrorList(data, v)
 	}
-	if err == nil && len(m.folders) == 0 {
-		err = errors.New("it names no mirror of http or https")
+	if len(m.folders) == 0 {
+		err = cmp.Or(err, errors.New("it names no mirror of http or https"))
 	}
 	if err != nil {
 		return m, distros.BadIndex("%w", err)
@@ -90,10 +89,11 @@ func parseMetalink(data []byte) (m mirrors, err error) {
 			}
 			// a metalink has MD5 and SHA-1 as well, which fetch.NewFile refuses
 			for _, h := range state.Hashes {
-				if s, err := fetch.NewFile(h.Type, h.Value, size); err == nil &&
-					len(m.sums) < maxMirrors {
-					m.sums = append(m.sums, s)
+				s, err := fetch.NewFile(h.Type, h.Value, size)
+				if err != nil || len(m.sums) == maxMirrors {
+					continue
 				}
+				m.sums = append(m.sums, s)
 			}
 		}
 		for _, u := range f.URLs {

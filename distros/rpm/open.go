@@ -76,7 +76,6 @@ func (o *Options) sources() (sources []repoconf.Source, identities map[string]st
 			return nil, nil, distros.BadSources(
 				"%s: there is another source %s",
 				s.Origin,
-
 				s.ID,
 			)
 		}
@@ -111,7 +110,6 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	if archs[o.Arch] == nil {
 		return nil, distros.BadSources(
 			"open package repositories: architecture %q is not known",
-
 			o.Arch,
 		)
 	}

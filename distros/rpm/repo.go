@@ -132,7 +132,6 @@ func (r *repo) openAt(
 	if !r.mirrors.permits(text) {
 		return distros.BadIndex(
 			"%s%s is not one that its metalink names (a mirror in the middle of an update? then try again in some minutes)",
-
 			redact.URL(folder),
 			name,
 		)

@@ -84,14 +84,14 @@ func parseRepomd(text []byte) (*repomd, error) {
 			continue
 		}
 		l, err := d.file()
-		switch {
-		case err == nil:
-			r.Lists[d.Type] = l
-		case d.Type == "primary":
+		if err != nil && d.Type == "primary" {
 			return bad(err)
-		default:
-			r.notes = append(r.notes, "it is read without its "+err.Error())
 		}
+		if err != nil {
+			r.notes = append(r.notes, "it is read without its "+err.Error())
+			continue
+		}
+		r.Lists[d.Type] = l
 	}
 	_, found := r.Lists["primary"]
 	if !found {

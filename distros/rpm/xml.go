@@ -93,28 +93,33 @@ func (x *xmlReader) until(c byte, limit int) error {
 		if len(x.buf) > limit {
 			return fmt.Errorf("%w: more than %d bytes in one piece", errXML, limit)
 		}
-		switch {
-		case err == nil:
-			x.buf = x.buf[:len(x.buf)-1]
-			return nil
-		case errors.Is(err, io.EOF):
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if errors.Is(err, io.EOF) {
 			return errCut
-		case !errors.Is(err, bufio.ErrBufferFull):
+		}
+		if err != nil {
 			return err
 		}
+		x.buf = x.buf[:len(x.buf)-1]
+		return nil
 	}
 }
 
 func (x *xmlReader) readText() error {
 	x.buf = x.buf[:0]
-	if err := x.until('<', maxXMLText); err != nil && (x.Depth > 0 || !errors.Is(err, errCut)) {
-		return err
-	} else if err == nil {
-		if err := x.in.UnreadByte(); err != nil {
-			return err
-		}
+	err := x.until('<', maxXMLText)
+	if x.Depth == 0 && errors.Is(err, errCut) {
+		return nil // what follows the document
 	}
-	var err error
+	if err != nil {
+		return err
+	}
+	err = x.in.UnreadByte()
+	if err != nil {
+		return err
+	}
 	x.Text, err = unescape(x.buf)
 	return err
 }

@@ -64,9 +64,11 @@ func (a Access) ownClient(s Source, prefixes []string) (*fetch.Client, error) {
 	if s.Username != "" || s.Password != "" || s.Query != "" {
 		auth := authorised{inner: inner, user: s.Username, password: s.Password, query: s.Query}
 		for _, p := range prefixes {
-			if u, err := url.Parse(p); err == nil {
-				auth.hosts = append(auth.hosts, u.Scheme+"://"+u.Host)
+			u, err := url.Parse(p)
+			if err != nil {
+				continue
 			}
+			auth.hosts = append(auth.hosts, u.Scheme+"://"+u.Host)
 		}
 		inner = auth
 	}
@@ -124,16 +126,13 @@ func (a Access) configure(t *http.Transport, s Source) error {
 // written for an older pair.
 func (a Access) clientCertificate(s SSL) (tls.Certificate, error) {
 	key := cmp.Or(s.Key, s.Cert)
-	cert, err := a.machineFile(s.Cert)
-	var private []byte
-	if err == nil {
-		private, err = a.machineFile(key)
-	}
+	cert, lacksCert := a.machineFile(s.Cert)
+	private, lacksKey := a.machineFile(key)
+	err := cmp.Or(lacksCert, lacksKey)
 	if errors.Is(err, fs.ErrNotExist) && strings.Contains(s.Cert, "/entitlement") {
-		if c, k, ok := a.onlyEntitlement(); ok {
-			cert = c
-			private = k
-			err = nil
+		c, k, found := a.onlyEntitlement()
+		if found {
+			return tls.X509KeyPair(c, k)
 		}
 	}
 	if err != nil {
@@ -209,9 +208,10 @@ func (a Access) machineFile(name string) ([]byte, error) {
 		}
 		for _, p := range candidates {
 			data, err := ReadFile(root, p, maxConfig)
-			if err == nil || !errors.Is(err, fs.ErrNotExist) {
-				return data, err
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
 			}
+			return data, err
 		}
 	}
 	return nil, fmt.Errorf(

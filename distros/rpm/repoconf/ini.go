@@ -48,7 +48,6 @@ func parseINI(name string, data []byte) ([]section, error) {
 					"%s:%d: want [section], have %.80q",
 					name,
 					n,
-
 					text,
 				)
 			}
@@ -57,7 +56,6 @@ func parseINI(name string, data []byte) ([]section, error) {
 					"%s:%d: more than %d sections",
 					name,
 					n,
-
 					maxSections,
 				)
 			}
@@ -70,7 +68,6 @@ func parseINI(name string, data []byte) ([]section, error) {
 					"%s:%d: want [section] and key=value, have %.80q",
 					name,
 					n,
-
 					text,
 				)
 			}

@@ -28,7 +28,6 @@ func (p *repoParser) fail(format string, args ...any) {
 			"%s: source %s: %s",
 			p.where,
 			p.name,
-
 			fmt.Sprintf(format, args...),
 		)
 	}
@@ -185,10 +184,12 @@ func (s *Source) SeparateSecrets() {
 	}
 	// the query of a list selects its content and stays
 	for _, list := range []*string{&s.MirrorList, &s.Metalink} {
-		if u, err := url.Parse(*list); err == nil && *list != "" {
-			login(u)
-			*list = u.String()
+		u, err := url.Parse(*list)
+		if err != nil {
+			continue // Check refuses it
 		}
+		login(u)
+		*list = u.String()
 	}
 	s.BaseURLs = slices.Clone(s.BaseURLs)
 	for i, raw := range s.BaseURLs {

@@ -71,7 +71,6 @@ func (s *Source) Check() error {
 			"%s: source %s: %s",
 			cmp.Or(s.Origin, "options"),
 			s.ID,
-
 			fmt.Sprintf(format, args...),
 		)
 	}

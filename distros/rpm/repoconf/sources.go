@@ -102,15 +102,15 @@ func merge(all, entitled []Source) []Source {
 
 func readRoot(root fs.FS, v Vars, which choice) (all []Source, err error) {
 	for _, dir := range sourceFolders {
-		var d defaults
-		d, err = readDefaults(root, strings.HasPrefix(dir, "etc/zypp"))
-		if err == nil {
-			err = EachFile(root, dir, ".repo", func(name string, data []byte) error {
-				found, err := parseRepo(root, name, data, d, v, which)
-				all = append(all, found...)
-				return err
-			})
+		d, err := readDefaults(root, strings.HasPrefix(dir, "etc/zypp"))
+		if err != nil {
+			return nil, fmt.Errorf("read package sources: %w", err)
 		}
+		err = EachFile(root, dir, ".repo", func(name string, data []byte) error {
+			found, err := parseRepo(root, name, data, d, v, which)
+			all = append(all, found...)
+			return err
+		})
 		if err != nil {
 			return nil, fmt.Errorf("read package sources: %w", err)
 		}
@@ -212,9 +212,10 @@ func EachFile(root fs.FS, dir, ending string, do func(name string, data []byte) 
 		}
 		name = path.Join(dir, name)
 		data, err := ReadFile(root, name, maxConfig)
-		if err == nil {
-			err = do(name, data)
+		if err != nil {
+			return err
 		}
+		err = do(name, data)
 		if err != nil {
 			return err
 		}

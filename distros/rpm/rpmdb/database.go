@@ -46,7 +46,6 @@ func Read(root fs.FS) (*Database, error) {
 			return nil, damaged(
 				"rpm database %s: package %d: %w; rpm --rebuilddb in the base leaves broken packages out",
 				name,
-
 				r.Number,
 				err,
 			)

@@ -139,7 +139,8 @@ func readSQLite(ctx context.Context, conn *sql.Conn) (c Contents, err error) {
 	// if they are.
 	var last int64
 	row = conn.QueryRowContext(ctx, "SELECT max(seq) FROM sqlite_sequence WHERE name = 'Packages'")
-	if err := row.Scan(&last); err == nil && last > 0 && last < MaxNumber {
+	_ = row.Scan(&last)
+	if last > 0 && last < MaxNumber {
 		c.Last = max(c.Last, uint32(last))
 	}
 	return c, nil

@@ -131,7 +131,6 @@ func column[T any](all []file, tag Tag, values []T, set func(*file, T)) error {
 	if len(values) != len(all) && len(values) > 0 {
 		return malformed(
 			"%d files, tag %d has %d values",
-
 			len(all),
 			tag,
 			len(values),

@@ -1,6 +1,7 @@
 package rpmfile
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -38,10 +39,9 @@ func (h *Header) Metadata() (Metadata, error) {
 	if m.Name == "" || m.EVR.Version == "" {
 		return m, malformed("package header: no name or version")
 	}
-	err := h.relations(&m)
-	if err == nil {
-		m.Files, err = h.paths()
-	}
+	files, wrong := h.paths()
+	m.Files = files
+	err := cmp.Or(h.relations(&m), wrong)
 	if err != nil {
 		return m, fmt.Errorf("header of %s %s: %w", m.Name, m.EVR, err)
 	}
@@ -119,7 +119,6 @@ func (h *Header) relations(m *Metadata) error {
 			len(flags) != len(versions) {
 			return malformed(
 				"tag %d has %d names, %d flags and %d versions",
-
 				d.name,
 				len(names),
 				len(flags),
@@ -169,7 +168,6 @@ func (h *Header) paths() ([]string, error) {
 	if len(bases) != len(where) {
 		return nil, malformed(
 			"%d names of files, %d folder indexes",
-
 			len(bases),
 			len(where),
 		)
@@ -180,7 +178,6 @@ func (h *Header) paths() ([]string, error) {
 		if where[i] >= uint64(len(dirs)) {
 			return nil, malformed(
 				"file %d is in folder %d of %d",
-
 				i,
 				where[i],
 				len(dirs),
@@ -190,7 +187,6 @@ func (h *Header) paths() ([]string, error) {
 		if total += len(names[i]); total > maxPaths {
 			return nil, malformed(
 				"the names of its files take more than %d bytes",
-
 				maxPaths,
 			)
 		}

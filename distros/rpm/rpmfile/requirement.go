@@ -1,6 +1,7 @@
 package rpmfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -47,14 +48,13 @@ func ParseRequirement(text string) (Requirement, error) {
 		return Requirement{}, malformed(
 			"requirement %.80q: longer than %d bytes",
 			text,
-
 			maxRequirement,
 		)
 	}
 	p := &requirementParser{rest: strings.TrimSpace(text)}
 	r, err := p.dependency(0)
-	if err == nil && p.skip() != "" {
-		err = fmt.Errorf("%.40q follows its end", p.rest)
+	if p.skip() != "" {
+		err = cmp.Or(err, fmt.Errorf("%.40q follows its end", p.rest))
 	}
 	if err != nil {
 		return Requirement{}, malformed("requirement %.80q: %w", text, err)

@@ -41,12 +41,13 @@ const tagSignature = 2 // OpenPGP's, of a packet
 func parseSignature(data []byte) (signature, error) {
 	in := bytes.NewReader(data)
 	raw, err := packet.NewOpaqueReader(in).Next()
-	if err == nil && in.Len() == 0 && raw.Tag == tagSignature &&
-		bytes.HasPrefix(raw.Contents, []byte{3}) {
+	if err != nil {
+		return signature{}, fmt.Errorf("malformed signature: %w", err)
+	}
+	if in.Len() == 0 && raw.Tag == tagSignature && bytes.HasPrefix(raw.Contents, []byte{3}) {
 		return parseV3(raw.Contents)
 	}
-	in.Reset(data)
-	p, err := packet.NewReader(in).Next()
+	p, err := raw.Parse()
 	if err != nil {
 		return signature{}, fmt.Errorf("malformed signature: %w", err)
 	}
@@ -168,11 +169,11 @@ func (s signature) signer(keys pgp.Ring, fingerprints []string, data []byte) (st
 			continue
 		}
 		err := s.usable(key)
-		if err == nil {
+		if err != nil {
+			failure = fmt.Errorf("%s (%s): %w", name, primary, err)
+		} else {
 			signer = primary
-			continue
 		}
-		failure = fmt.Errorf("%s (%s): %w", name, primary, err)
 		if revoked(key, s.created) { // whatever other copies of the key contain
 			return "", failure
 		}

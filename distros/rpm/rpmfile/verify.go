@@ -1,6 +1,7 @@
 package rpmfile
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -30,10 +31,8 @@ func (f *File) Verify(keys pgp.Ring, fingerprints []string) (signer string, err 
 	var failures []string
 	binding := f.binds()
 	for _, data := range f.headerSignatures() {
-		signer, err := f.headerSigner(data, keys, fingerprints)
-		if err == nil {
-			err = binding
-		}
+		signer, wrong := f.headerSigner(data, keys, fingerprints)
+		err := cmp.Or(wrong, binding)
 		if err == nil {
 			return signer, nil
 		}

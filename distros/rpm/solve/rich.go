@@ -112,7 +112,6 @@ func either(a, b [][]literal) ([][]literal, error) {
 			if total += len(x) + len(y); total > maxLiterals {
 				return nil, distros.BadIndex(
 					"a rich dependency becomes more than %d alternatives",
-
 					maxLiterals,
 				)
 			}
@@ -146,7 +145,6 @@ func (u *universe) set(r rpmfile.Requirement) ([]literal, error) {
 		default:
 			return nil, distros.BadIndex(
 				"%s: %q cannot be inside of with and without",
-
 				r,
 				r.Kind,
 			)
