@@ -113,9 +113,7 @@ func (b *Builder) downloadFiles(
 	if err != nil {
 		return err
 	}
-	report := func(url string) func(done, total int64) {
-		return func(done, total int64) { step.Progress(path.Base(url), done, total) }
-	}
+	report := func(url string) func(done, total int64) { return step.File(path.Base(url)) }
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(b.env().AtOnce())
 	for _, p := range r.AllPackages() {

@@ -51,7 +51,7 @@ func (b *Builder) FetchHeaders(ctx context.Context, ref string, img *registry.Op
 			for _, p := range pins.Packages {
 				client, err := repos.Client(p.URL)
 				if err == nil {
-					_, _, err = client.Get(ctx, recipe.PackageFile(p), func(done, total int64) { step.Progress(p.Name+" "+p.Version, done, total) })
+					_, _, err = client.Get(ctx, recipe.PackageFile(p), step.File(p.Name+" "+p.Version))
 				}
 				if err != nil {
 					return false, fmt.Errorf("package %s: %w", p.Name, err)

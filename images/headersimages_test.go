@@ -113,7 +113,7 @@ func TestToolkitSigned(t *testing.T) {
 	layers := map[string]bool{}
 	for _, from := range [][]string{nil, {ref}} {
 		unsigned, signed := build(nil, from...), build(own, from...)
-		later := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", unsigned, kernelmodules.SignWith(own)))(t)
+		later := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", unsigned, kernelmodules.SignaturesBy(own)))(t)
 		layers[digestOf(t, modulesOf(t, signed))] = true
 		layers[digestOf(t, modulesOf(t, later))] = true
 		assert.Equalf(t, 0, len(findingsOf(t, r, signed, "module-signature", own.Certificate)), "findings: all modules are signed")

@@ -67,7 +67,7 @@ func TestKMMSigned(t *testing.T) {
 	r, _ := precompiledRig(t)
 	o := recipe.Options{Kernels: []string{imagetest.Kernel}, KMM: true}
 	unsigned := r.build(t, pair("debian12", newDriver), o)
-	signed := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", unsigned, kernelmodules.SignWith(signers()[0])))(t)
+	signed := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", unsigned, kernelmodules.SignaturesBy(signers()[0])))(t)
 	r.b.Signer = signers()[0]
 	o.Signer = signers()[0].Certificate
 	built := r.build(t, pair("debian12", newDriver), o)
@@ -110,5 +110,5 @@ func TestKMMChanged(t *testing.T) {
 		assert.Containsf(t, strings.Join(text, "\n"), c.text, "%s", name)
 	}
 	more := changed(t, img, []repotest.File{{Name: recipe.ModulesDir + "/x/nvidia.ko", Body: "x"}, {Name: dir + "/rootkit.ko", Body: "x"}}, nil)
-	assert.ErrorIs(t, assert.Err(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", more, kernelmodules.SignWith(signers()[0]))), rootfs.ErrFormat)
+	assert.ErrorIs(t, assert.Err(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", more, kernelmodules.SignaturesBy(signers()[0]))), rootfs.ErrFormat)
 }

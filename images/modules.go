@@ -77,7 +77,7 @@ func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Im
 	}
 	signed := b.Signed
 	if signed == nil && b.Signer != nil {
-		with := kernelmodules.SignWith(b.Signer)
+		with := kernelmodules.SignaturesBy(b.Signer)
 		signed = &with
 	}
 	// cached by what was signed and by whom: what has been signed before is not compiled again

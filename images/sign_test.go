@@ -70,7 +70,7 @@ func TestSignImage(t *testing.T) {
 	if found := findingsOf(t, r, unsigned, "module-signature"); len(found) != 2 || found[0].Severity != verify.Note {
 		t.Errorf("an unsigned image: %v", found)
 	}
-	signed := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", unsigned, kernelmodules.SignWith(own)))(t)
+	signed := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", unsigned, kernelmodules.SignaturesBy(own)))(t)
 	r.b.Signer = own
 	o := recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, OneImage: true, Signer: own.Certificate}
 	built := r.build(t, pair("debian12", newDriver), o)
@@ -100,9 +100,9 @@ func TestSignImage(t *testing.T) {
 	}, i.Modules[0].Modules[0], cmpopts.IgnoreUnexported(verify.ModuleInfo{})); d != "" {
 		t.Error(d)
 	}
-	again, err := kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", signed, kernelmodules.SignWith(own))
+	again, err := kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", signed, kernelmodules.SignaturesBy(own))
 	assert.Equalf(t, false, err != nil || digestOf(t, again) != digestOf(t, signed), "signed again: %v, or another digest", err)
-	replaced := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", signed, kernelmodules.SignWith(other)))(t)
+	replaced := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", signed, kernelmodules.SignaturesBy(other)))(t)
 	if found := findingsOf(t, r, replaced, "module-signature", other.Certificate); len(found) > 0 {
 		t.Errorf("signed by another: %v", found)
 	}
@@ -137,7 +137,7 @@ func TestOfflineSigning(t *testing.T) {
 	r, _ := precompiledRig(t)
 	own := signers()[0]
 	img := thin(t, r)
-	want := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", img, kernelmodules.SignWith(own)))(t)
+	want := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", img, kernelmodules.SignaturesBy(own)))(t)
 	for _, whole := range []bool{false, true} {
 		dir := filepath.Join(t.TempDir(), "request")
 		q, err := kernelmodules.RequestSignatures(t.Context(), r.b.Store, dir, map[string]v1.Image{"amd64": img}, whole)
@@ -205,14 +205,14 @@ func TestSignImageRefuses(t *testing.T) {
 	r, _ := precompiledRig(t)
 	own := signers()[0]
 	plain := r.build(t, pair("debian12", newDriver), recipe.Options{})
-	assert.ErrorIsf(t, assert.Err(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", plain, kernelmodules.SignWith(own))), kernelmodules.ErrNoModules, "an image without modules")
+	assert.ErrorIsf(t, assert.Err(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", plain, kernelmodules.SignaturesBy(own))), kernelmodules.ErrNoModules, "an image without modules")
 	assert.ErrorIsf(t, assert.Err(kernelmodules.RequestSignatures(t.Context(), r.b.Store, t.TempDir(), map[string]v1.Image{"amd64": plain}, false)), kernelmodules.ErrNoModules, "a request for an image without modules")
 	mixed := changed(t, plain, []repotest.File{{Name: recipe.ModulesDir + "/x/nvidia.ko", Body: "x"}, {Name: "etc/x", Body: "x"}}, nil)
-	if _, err := kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", mixed, kernelmodules.SignWith(own)); err == nil || !strings.Contains(err.Error(), "other files too") {
+	if _, err := kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", mixed, kernelmodules.SignaturesBy(own)); err == nil || !strings.Contains(err.Error(), "other files too") {
 		t.Errorf("a layer with other files: %v", err)
 	}
 	part := changed(t, plain, []repotest.File{{Name: recipe.ModulesDir + "/x/nvidia.ko", Body: "x"}}, nil)
-	assert.ErrorIsf(t, assert.Err(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", part, kernelmodules.SignWith(own))), kbuild.ErrMiss, "half a set")
+	assert.ErrorIsf(t, assert.Err(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", part, kernelmodules.SignaturesBy(own))), kbuild.ErrMiss, "half a set")
 }
 
 // TestVerifyModules: what somebody puts over the modules afterwards is found.
@@ -221,7 +221,7 @@ func TestVerifyModules(t *testing.T) {
 	r, _ := precompiledRig(t)
 	own := signers()[0]
 	unsigned := r.build(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}})
-	img := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", unsigned, kernelmodules.SignWith(own)))(t)
+	img := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", unsigned, kernelmodules.SignaturesBy(own)))(t)
 	img = undescribed(t, img)
 	tree := treeOf(t, img)
 	list, err := tree.ReadDir(recipe.ModulesDir)

@@ -228,7 +228,7 @@ func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
 			end = "over " + end
 		}
 		return []string{
-			r.Name, string(r.Kind), end, r.Newest, r.Date, r.CUDA, r.RunsCUDA, prefixed("from ", r.Kernel), strings.Join(r.Matrix, " "), driverNote(r),
+			r.Name, string(r.Type), end, r.Newest, r.Date, r.CUDA, r.RunsCUDA, prefixed("from ", r.Kernel), strings.Join(r.Matrix, " "), driverNote(r),
 		}
 	})
 }

@@ -119,7 +119,7 @@ func (o *addDriverFlags) run(ctx context.Context, a *session.App) error {
 						ctx,
 						address,
 						limit,
-						func(done, total int64) { step.Progress("archive", done, total) },
+						step.File("archive"),
 					)
 					return sum, size, step.End(false, err)
 				}

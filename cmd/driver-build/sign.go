@@ -187,7 +187,7 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 		}
 		var how kernelmodules.Signatures
 		if signer != nil {
-			how = kernelmodules.SignWith(signer)
+			how = kernelmodules.SignaturesBy(signer)
 		} else if how, err = kernelmodules.ImportSignatures(o.answers, cert); err != nil {
 			return fmt.Errorf("--import: %w", err)
 		}

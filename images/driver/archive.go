@@ -36,11 +36,7 @@ func readArchive(
 	if r.Source.Runfile == nil {
 		unpack = unpackRedist
 	}
-	file, _, err := env.Fetch.Get(
-		ctx,
-		*archive,
-		func(done, total int64) { step.Progress("download", done, total) },
-	)
+	file, _, err := env.Fetch.Get(ctx, *archive, step.File("download"))
 	if err != nil {
 		return nil, err
 	}

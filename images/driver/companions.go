@@ -86,16 +86,14 @@ func readCompanion(
 		}
 		return takeCompanionPackage(c, debs[0].Tree, tree)
 	}
-	file, err := CompanionFile(
-		ctx,
-		env.Fetch,
-		c,
-		func(done, total int64) { step.Progress("download "+c.Name, done, total) },
-	)
+	file, err := CompanionFile(ctx, env.Fetch, c, step.File("download "+c.Name))
 	if err != nil {
 		return err
 	}
-	if err := pinned(ctx, file, *c.File, func(in io.Reader) error { return takeCompanionArchive(in, env.XZ.Open(ctx), c, tree) }); err != nil {
+	err = pinned(ctx, file, *c.File, func(in io.Reader) error {
+		return takeCompanionArchive(in, env.XZ.Open(ctx), c, tree)
+	})
+	if err != nil {
 		return fmt.Errorf("%s: %w", c.File.URL, err)
 	}
 	return nil

@@ -87,13 +87,7 @@ func ReadFabric(
 	tree := rootfs.New(spool, nil)
 	versions := map[string]string{}
 	for _, c := range r.Fabric {
-		file, err := ComponentFile(
-			ctx,
-			env.Fetch,
-			c,
-			r.Driver,
-			func(done, total int64) { step.Progress("download "+c.Name, done, total) },
-		)
+		file, err := ComponentFile(ctx, env.Fetch, c, r.Driver, step.File("download "+c.Name))
 		if err != nil {
 			return nil, err
 		}

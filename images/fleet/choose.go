@@ -212,9 +212,10 @@ func (m *machine) usual(candidates []matrix.Target) bool {
 // system returns the system of the matrix that a machine has, or refuses the machine; it is ""
 // then.
 func (c *chooser) system(m *machine) string {
-	alias := func(s matrix.System) bool { return slices.Contains(s.Aliases, m.ID+m.VersionID) }
-	if i := slices.IndexFunc(c.matrix.Systems, alias); i >= 0 {
-		return c.matrix.Systems[i].ID
+	for _, s := range c.matrix.Systems {
+		if slices.Contains(s.Aliases, m.ID+m.VersionID) {
+			return s.ID
+		}
 	}
 	d, err := distros.FromIDs(m.ID, m.VersionID)
 	switch why := osrelease.OwnWay(m.ID); {

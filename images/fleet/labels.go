@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -47,7 +48,9 @@ var (
 		groups,
 		cloudSystems,
 		instanceTypes,
-		keysOfManaged(),
+		slices.Collect(maps.Keys(managedLabels)),
+		eksNodes,
+		[]string{labelImage},
 	)
 )
 
@@ -128,7 +131,7 @@ func hostDriver(labels map[string]string) bool { return labels[labelDeploy] == p
 // and managedDrivers.
 func (r *Recommendation) ByChart(labels map[string]string) bool {
 	if slices.Contains(forMachines, labels[labelWorkload]) || hostDriver(labels) ||
-		!r.Managed && isManaged(labels) {
+		!r.Managed && managedBy(labels) != "" {
 		return false
 	}
 	return !r.NFD || r.hasChartLabel(labels)

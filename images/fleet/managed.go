@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -46,25 +45,20 @@ var eksNodes = []string{"eks.amazonaws.com/nodegroup", "karpenter.k8s.aws/ec2nod
 // has a driver.
 const labelImage = "kubernetes.azure.com/node-image-version"
 
-// keysOfManaged are the labels that say who brings the driver.
-func keysOfManaged() []string {
-	return append(slices.Collect(maps.Keys(managedLabels)), append(eksNodes, labelImage)...)
-}
-
 // onEKS reports whether a node is one of EKS, as its labels say.
 func onEKS(labels map[string]string) bool {
 	return slices.ContainsFunc(eksNodes, func(key string) bool { return labels[key] != "" })
 }
 
-// isManaged reports whether a label says that the platform brings the driver.
-func isManaged(labels map[string]string) bool {
-	for key, sign := range managedLabels {
-		value := labels[key]
-		if value != "" && (sign.value == "" || sign.value == value) {
-			return true
+// managedBy returns the first label that says that the platform brings the driver; "" if none does.
+func managedBy(labels map[string]string) string {
+	for _, key := range slices.Sorted(maps.Keys(managedLabels)) {
+		want := managedLabels[key].value
+		if labels[key] != "" && (want == "" || labels[key] == want) {
+			return key
 		}
 	}
-	return false
+	return ""
 }
 
 // refuseManaged refuses a node whose platform brings the driver. Where the system itself has a way
@@ -73,35 +67,18 @@ func (m *machine) refuseManaged() {
 	if osrelease.OwnWay(m.ID) != "" && m.host == "" {
 		return
 	}
-	for _, key := range slices.Sorted(maps.Keys(managedLabels)) {
-		only := map[string]string{key: m.Labels[key]}
-		if isManaged(only) {
-			m.refuse(
-				ManagedDriver,
-				"its platform brings the driver (%s=%s): %s",
-				key,
-				m.Labels[key],
-				managedLabels[key].who,
-			)
-			return
-		}
-	}
+	key := managedBy(m.Labels)
 	image := m.Labels[labelImage]
 	switch {
+	case key != "":
+		m.refuse(ManagedDriver, "its platform brings the driver (%s=%s): %s", key, m.Labels[key], managedLabels[key].who)
 	case strings.Contains(image, "gpucontainerd"):
-		m.refuse(
-			ManagedDriver,
-			"its image has the driver (%s=%s): to use ours, create the node pool with --gpu-driver none",
-			labelImage,
-			image,
-		)
+		m.refuse(ManagedDriver, "its image has the driver (%s=%s): to use ours, create the node pool with --gpu-driver none",
+			labelImage, image)
 	case m.labelledByNodeadm():
-		m.refuse(
-			ManagedDriver,
-			"nodeadm of EKS has set %s=true, and Amazon's images for GPUs have the driver: to use ours, take an image without it "+
-				"(AL2023_x86_64_STANDARD) and let node feature discovery label the node",
-			labelPresent,
-		)
+		m.refuse(ManagedDriver, "nodeadm of EKS has set %s=true, and Amazon's images for GPUs have the driver: "+
+			"to use ours, take an image without it (AL2023_x86_64_STANDARD) and let node feature discovery label the node",
+			labelPresent)
 	}
 }
 
@@ -125,17 +102,11 @@ func (c *chooser) maybeManaged(m *machine) string {
 	case c.options.Managed:
 		return ""
 	case strings.Contains(m.Kubelet, "-eks-") && m.isAmazons():
-		return fmt.Sprintf(
-			"Amazon's images for GPUs (AL2023_x86_64_NVIDIA, AL2_x86_64_GPU) have a driver: take one without it, or label the nodes %s=%s",
-			labelDeploy,
-			preInstalled,
-		)
+		return "Amazon's images for GPUs (AL2023_x86_64_NVIDIA, AL2_x86_64_GPU) have a driver: " +
+			"take one without it, or label the nodes " + labelDeploy + "=" + preInstalled
 	case m.Labels[labelImage] != "":
-		return fmt.Sprintf(
-			"AKS installs a driver on nodes with a GPU: create their node pools with --gpu-driver none, or label them %s=%s",
-			labelDeploy,
-			preInstalled,
-		)
+		return "AKS installs a driver on nodes with a GPU: create their node pools with --gpu-driver none, " +
+			"or label them " + labelDeploy + "=" + preInstalled
 	}
 	return ""
 }

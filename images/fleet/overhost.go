@@ -62,46 +62,35 @@ func (c *chooser) overHost(m *machine, flavour string) {
 		}
 		return 0
 	}
+	fewest := func(a, b matrix.System) int { return packages(a) - packages(b) }
+	var targets []matrix.Target
+	for _, s := range slices.SortedStableFunc(slices.Values(c.matrix.Systems), fewest) {
+		targets = append(targets, c.candidates(s.ID, m.Arch)...)
+	}
 	var bad error
-	systems := slices.SortedStableFunc(
-		slices.Values(c.matrix.Systems),
-		func(a, b matrix.System) int { return packages(a) - packages(b) },
-	)
-	for _, s := range systems {
-		for _, t := range c.candidates(s.ID, m.Arch) {
-			for _, f := range t.Flavours {
-				if t.Driver.Version != m.host || flavour != "" && f != flavour {
-					continue
-				}
-				if err := m.need.check(m.host, f); err != nil {
-					bad = err
-					continue
-				}
-				t.Flavours = t.Driver.Flavours
-				m.target = t
-				m.flavours = t.Driver.Flavours
-				m.settings = m.host + " " + s.ID + " host"
-				m.class = m.settings
-				return
+	for _, t := range targets {
+		for _, f := range t.Flavours {
+			if t.Driver.Version != m.host || flavour != "" && f != flavour {
+				continue
 			}
+			bad = m.need.check(m.host, f)
+			if bad != nil {
+				continue
+			}
+			t.Flavours = t.Driver.Flavours
+			m.target = t
+			m.flavours = t.Driver.Flavours
+			m.settings = m.host + " " + t.System.ID + " host"
+			m.class = m.settings
+			return
 		}
 	}
 	if bad != nil {
-		m.refuse(
-			GPUUnsupported,
-			"driver %s, whose modules its system loads, does not drive its GPU (%s): %v",
-			m.host,
-			m.need,
-			bad,
-		)
+		m.refuse(GPUUnsupported, "driver %s, whose modules its system loads, does not drive its GPU (%s): %v",
+			m.host, m.need, bad)
 		return
 	}
-	m.refuse(
-		NoDriver,
-		"its system loads modules of driver %s, and none of the drivers that may be chosen for %s is that one: "+
-			"add it to the matrix (driver-build matrix add-driver %s), or give the system modules of one that is there",
-		m.host,
-		m.Arch,
-		m.host,
-	)
+	m.refuse(NoDriver, "its system loads modules of driver %s, and none of the drivers that may be chosen for %s is that one: "+
+		"add it to the matrix (driver-build matrix add-driver %[1]s), or give the system modules of one that is there",
+		m.host, m.Arch)
 }

@@ -214,10 +214,10 @@ func (d *partition) refuseAlike(b base) {
 
 // alike returns a machine with the reason: from which other nodes labels do not tell it.
 func alike(m machine, among machines) machine {
-	differs := func(other *machine) bool { return other.code != "" || other.settings != m.settings }
-	other := slices.IndexFunc(among, func(o *machine) bool { return differs(o) && !m.told(o) })
+	needsOther := func(other *machine) bool { return other.code != "" || other.settings != m.settings }
+	other := slices.IndexFunc(among, func(o *machine) bool { return needsOther(o) && !m.differs(o) })
 	if other < 0 {
-		other = slices.IndexFunc(among, differs)
+		other = slices.IndexFunc(among, needsOther)
 	}
 	if other < 0 {
 		pooled := among[slices.IndexFunc(among, func(o *machine) bool { return o.pooled })]
@@ -245,8 +245,8 @@ func alike(m machine, among machines) machine {
 	return m
 }
 
-// told reports whether a node has a label that another lacks, or has with another value.
-func (m *machine) told(other *machine) bool {
+// differs reports whether a node has a label that another lacks, or has with another value.
+func (m *machine) differs(other *machine) bool {
 	return slices.ContainsFunc(keysThatDiffer, func(keys string) bool {
 		return slices.ContainsFunc(
 			m.values(keys),

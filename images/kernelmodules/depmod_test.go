@@ -49,8 +49,8 @@ func folder(t *testing.T, ours bool) (root, dir string) {
 		modules = append(modules, module{m.file, name, require.Value(kmod.ReadLinkage(file))(t)})
 	}
 	if ours {
-		for _, f := range require.Value(depmod(modules))(t) {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, f.name), f.content, 0o600))
+		for name, content := range require.Value(depmod(modules))(t) {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 		}
 	}
 	return root, dir

@@ -176,7 +176,7 @@ func moduleLayers(ctx context.Context, store *fetch.Store, img v1.Image) ([]exam
 // from the rest.
 func hasModules(ctx context.Context, store *fetch.Store, l v1.Layer) (modules bool, err error) {
 	other := ""
-	err = withTree(
+	err = readLayer(
 		ctx,
 		store,
 		l,

@@ -2,6 +2,7 @@ package kernelmodules
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -36,19 +37,13 @@ type entry struct {
 // writeIndex returns the index of the entries.
 func writeIndex(entries []entry) ([]byte, error) {
 	for _, e := range entries {
-		if strings.IndexFunc(
-			e.key+e.value,
-			func(r rune) bool { return r == 0 || r >= keyEnd },
-		) >= 0 {
+		if strings.ContainsFunc(e.key+e.value, func(r rune) bool { return r == 0 || r >= keyEnd }) {
 			return nil, fmt.Errorf("%w: %.80q", errIndex, e.key+" "+e.value)
 		}
 	}
 	sorted := slices.Clone(entries)
 	slices.SortStableFunc(sorted, func(a, b entry) int {
-		if a.key != b.key {
-			return strings.Compare(a.key, b.key)
-		}
-		return a.priority - b.priority
+		return cmp.Or(strings.Compare(a.key, b.key), a.priority-b.priority)
 	})
 	w := &indexWriter{}
 	w.number(indexMagic)

@@ -72,7 +72,7 @@ func Each(
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	return withTree(ctx, store, l, isModuleFile, func(tree *rootfs.Tree) error {
+	return readLayer(ctx, store, l, isModuleFile, func(tree *rootfs.Tree) error {
 		forKMM, err := checkKMM(tree)
 		if err != nil {
 			return err
@@ -101,8 +101,8 @@ func Each(
 	})
 }
 
-// withTree passes the files of a layer to f. Those that keep does not select have no content.
-func withTree(
+// readLayer passes the files of a layer to f. Those that keep does not select have no content.
+func readLayer(
 	ctx context.Context,
 	store *fetch.Store,
 	l v1.Layer,
@@ -175,7 +175,7 @@ func Manifests(
 	l v1.Layer,
 ) (sets []*kbuild.Set, err error) {
 	isManifest := func(name string) bool { return inSet(name) && path.Base(name) == kbuild.ManifestName }
-	err = withTree(ctx, store, l, isManifest, func(tree *rootfs.Tree) error {
+	err = readLayer(ctx, store, l, isManifest, func(tree *rootfs.Tree) error {
 		for _, e := range tree.All() {
 			if e.Kind != rootfs.File || !isManifest(e.Path) {
 				continue

@@ -3,6 +3,7 @@ package kernelmodules
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -40,8 +41,8 @@ func AddKMM(tree *rootfs.Tree, set *kbuild.Set) error {
 	if err != nil {
 		return fmt.Errorf("modules %s for KMM: %w", set.Key, err)
 	}
-	for _, f := range files {
-		if err := tree.AddBytes(path.Join(dir, f.name), 0o644, f.content); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := tree.AddBytes(path.Join(dir, name), 0o644, files[name]); err != nil {
 			return err
 		}
 	}
@@ -90,16 +91,10 @@ type module struct {
 	kmod.Linkage
 }
 
-// file is one of those that depmod writes.
-type file struct {
-	name    string
-	content []byte
-}
-
-// depmod returns the files that depmod writes into a folder with these modules, sorted by name.
+// depmod returns the files that depmod writes into a folder with these modules, by name.
 // Dependencies on modules that the folder does not have are left out, as depmod does. The indexes
 // of modules that are built into the kernel are empty ones.
-func depmod(modules []module) ([]file, error) {
+func depmod(modules []module) (map[string][]byte, error) {
 	modules = slices.Clone(modules)
 	slices.SortFunc(modules, func(a, b module) int { return strings.Compare(a.file, b.file) })
 	dep := &strings.Builder{}
@@ -131,30 +126,25 @@ func depmod(modules []module) ([]file, error) {
 			exports = append(exports, entry{"symbol:" + s, m.name, i})
 		}
 	}
-	files := []file{
-		{"modules.alias", []byte(alias.String())},
-		{"modules.alias.bin", nil},
-		{"modules.builtin.alias.bin", nil},
-		{"modules.builtin.bin", nil},
-		{"modules.dep", []byte(dep.String())},
-		{"modules.dep.bin", nil},
-		{"modules.devname", nil},
-		{"modules.softdep", []byte(softdep.String())},
-		{"modules.symbols", []byte(symbols.String())}, {"modules.symbols.bin", nil},
+	files := map[string][]byte{
+		"modules.alias":   []byte(alias.String()),
+		"modules.dep":     []byte(dep.String()),
+		"modules.devname": nil,
+		"modules.softdep": []byte(softdep.String()),
+		"modules.symbols": []byte(symbols.String()),
 	}
-	indexes := map[string][]entry{
-		"modules.alias.bin":   aliases,
-		"modules.dep.bin":     deps,
-		"modules.symbols.bin": exports,
-	}
-	for i, f := range files {
-		var err error
-		if strings.HasSuffix(f.name, ".bin") {
-			files[i].content, err = writeIndex(indexes[f.name])
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", f.name, err)
-			}
+	for name, entries := range map[string][]entry{
+		"modules.alias.bin":         aliases,
+		"modules.builtin.alias.bin": nil,
+		"modules.builtin.bin":       nil,
+		"modules.dep.bin":           deps,
+		"modules.symbols.bin":       exports,
+	} {
+		index, err := writeIndex(entries)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		files[name] = index
 	}
 	return files, nil
 }

@@ -27,8 +27,8 @@ type Signatures struct {
 	of   func(ctx context.Context, set *kbuild.Set, f kbuild.File) (der []byte, err error)
 }
 
-// SignWith makes the signatures with a key.
-func SignWith(signer *sign.Signer) Signatures {
+// SignaturesBy makes the signatures with a key.
+func SignaturesBy(signer *sign.Signer) Signatures {
 	return Signatures{
 		Certificate: signer.Certificate,
 		of: func(ctx context.Context, set *kbuild.Set, f kbuild.File) ([]byte, error) {

@@ -137,8 +137,8 @@ const redistEnding = "-archive.tar.xz"
 // so, also for a copy that is read from elsewhere.
 func (a Archive) Redist() bool { return strings.HasSuffix(a.URL, redistEnding) }
 
-// Kind is the word for the archive's form in lists: "run" or "redist".
-func (a Archive) Kind() string {
+// Form is the word for the archive's form in lists: "run" or "redist".
+func (a Archive) Form() string {
 	if a.Redist() {
 		return "redist"
 	}

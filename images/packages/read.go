@@ -75,11 +75,7 @@ func (r Reader) download(
 	if err != nil {
 		return err
 	}
-	file, _, err := client.Get(
-		ctx,
-		recipe.PackageFile(p),
-		func(done, total int64) { step.Progress(p.Name+" "+p.Version, done, total) },
-	)
+	file, _, err := client.Get(ctx, recipe.PackageFile(p), step.File(p.Name+" "+p.Version))
 	if err != nil {
 		return err
 	}

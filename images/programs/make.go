@@ -36,9 +36,9 @@ type Maker struct {
 	Checkout string // folder, if Module.Sum is empty; "": nothing can be made
 	Cache    string // folder; programs of other versions lie beside those of this one
 	Offline  bool   // the module must be in Go's own cache
-	Say      func(string)
+	Notify   func(string)
 
-	told string // the architecture that Say has told of
+	announced string // the architecture that Notify has been called for
 }
 
 // able reports whether m knows what to make programs of.
@@ -98,15 +98,15 @@ func (m *Maker) program(
 		return fail(err)
 	}
 	defer func() { err = errors.Join(err, work.Remove()) }()
-	if m.told != arch {
-		m.Say(
+	if m.announced != arch {
+		m.Notify(
 			fmt.Sprintf(
 				"making the programs for images for %s of %s with go: some minutes, unless Go's cache has their parts",
 				arch,
 				m.source(),
 			),
 		)
-		m.told = arch
+		m.announced = arch
 	}
 	ctx, cancel := context.WithTimeout(ctx, makeLimit)
 	defer cancel()
@@ -261,8 +261,8 @@ func (m *Maker) environment(ctx context.Context, goTool string) ([]string, error
 	return env, nil
 }
 
-// maxSaid bounds what of a tool's messages an error repeats.
-const maxSaid = 4 << 10
+// maxMessage bounds what of a tool's messages an error repeats.
+const maxMessage = 4 << 10
 
 // run runs the Go tool. What it says is part of an error.
 func run(ctx context.Context, dir, tool string, env []string, args ...string) ([]byte, error) {
@@ -277,11 +277,11 @@ func run(ctx context.Context, dir, tool string, env []string, args ...string) ([
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		said := strings.TrimSpace(stderr.String())
+		message := strings.TrimSpace(stderr.String())
 		return nil, fmt.Errorf(
 			"go %s: %s",
 			args[0],
-			cmp.Or(said[max(0, len(said)-maxSaid):], err.Error()),
+			cmp.Or(message[max(0, len(message)-maxMessage):], err.Error()),
 		)
 	}
 	return stdout.Bytes(), nil

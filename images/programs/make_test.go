@@ -74,7 +74,7 @@ func writable(dir string) error {
 func maker(t *testing.T, sum string) (*Finder, *[]string) {
 	t.Helper()
 	var said []string
-	m := &Maker{Module: Module{testModule, testVersion, sum}, Cache: t.TempDir(), Say: func(text string) { said = append(said, text) }}
+	m := &Maker{Module: Module{testModule, testVersion, sum}, Cache: t.TempDir(), Notify: func(text string) { said = append(said, text) }}
 	return &Finder{Dirs: []string{t.TempDir()}, Version: testVersion, Make: m}, &said
 }
 
@@ -110,7 +110,7 @@ func TestMakeOfCheckout(t *testing.T) {
 	cache := t.TempDir()
 	find := func(module, own string) (string, int, error) {
 		made := 0
-		m := &Maker{Module: Module{testModule, module, ""}, Checkout: src, Cache: cache, Say: func(string) { made++ }}
+		m := &Maker{Module: Module{testModule, module, ""}, Checkout: src, Cache: cache, Notify: func(string) { made++ }}
 		f := &Finder{Version: own, Make: m}
 		var found []recipe.Binary
 		var err error

@@ -84,14 +84,16 @@ func (s *Step) emit(e Event) {
 	s.observe(e)
 }
 
-// Progress reports bytes; total is 0 when unknown. Events come at most ten times a second, the
-// final one always.
-func (s *Step) Progress(item string, current, total int64) { s.report(File, item, current, total) }
+// File returns a function that reports the bytes of a file; total is 0 when unknown. Events come at
+// most ten times a second, the final one always.
+func (s *Step) File(item string) func(done, total int64) {
+	return func(done, total int64) { s.report(File, item, done, total) }
+}
 
-// Work is Progress of something that is done with files.
+// Work reports the bytes of something that is done with files.
 func (s *Step) Work(item string, current, total int64) { s.report(Work, item, current, total) }
 
-// Count is Progress of a compile, by its steps.
+// Count reports a compile, by its steps.
 func (s *Step) Count(done, total int64) { s.report(Steps, "steps", done, total) }
 
 func (s *Step) report(kind Kind, item string, current, total int64) {

@@ -55,7 +55,7 @@ func AdvisoriesOf(d matrix.Driver) (all []driverinfo.Advisory) {
 	})
 }
 
-// WarningKinds are all kinds of warnings.
+// WarningKinds are all types of warnings.
 func WarningKinds() []string {
 	return []string{driverinfo.EndOfLife, driverinfo.KnownBad, driverinfo.KernelBroken}
 }
@@ -144,7 +144,7 @@ func Order(x, y matrix.Driver, day time.Time) int { return rate(x, day).order(ra
 // rated is what is known of a driver on a day.
 type rated struct {
 	version, until string // until: the last month of support, where it is known
-	kind           Kind
+	kind           BranchType
 	ended          bool
 	// 1: it is known to be bad, for all nodes, or another release has that mended
 	faults   int
@@ -155,7 +155,7 @@ func rate(d matrix.Driver, day time.Time) rated {
 	b, _ := Builtin().Branch(d.Version)
 	r := rated{
 		version:  d.Version,
-		kind:     b.Kind,
+		kind:     b.Type,
 		switches: len(d.Components[matrix.FabricManager]) > 0,
 	}
 	for _, a := range AdvisoriesOf(d) {

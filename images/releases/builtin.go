@@ -26,7 +26,7 @@ var Builtin = sync.OnceValue(func() *Table {
 		t.add(
 			Branch{
 				Name:      row[0],
-				Kind:      Kind(row[1]),
+				Type:      BranchType(row[1]),
 				End:       row[2],
 				CUDA:      row[3],
 				Kernel:    row[4],

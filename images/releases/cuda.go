@@ -19,7 +19,7 @@ type CUDA struct {
 // CUDASupport says how a driver runs a release of CUDA.
 type CUDASupport string
 
-// The kinds of support.
+// The types of support.
 const (
 	CUDANative CUDASupport = "native"        // nothing is missing
 	CUDAMinor  CUDASupport = "minor-version" // by minor-version compatibility: with limits

@@ -103,7 +103,7 @@ var (
 	branchShape = regexp.MustCompile(`^R[1-9][0-9]{2,3}$`)
 	urlShape    = regexp.MustCompile(`^https?://[A-Za-z0-9.:-]+/[A-Za-z0-9._~/%+-]+\.run$`)
 	notesShape  = regexp.MustCompile(`^https://[A-Za-z0-9.:-]+(/[!-~]*)?$`)
-	kindWord    = regexp.MustCompile(`lts|long|production|feature|legacy`)
+	typeWord    = regexp.MustCompile(`lts|long|production|feature|legacy`)
 )
 
 // Parse parses NVIDIA's releases.json. It omits entries with an unknown form and names them in
@@ -128,7 +128,7 @@ func Parse(text []byte) (t *Table, notes []string, err error) {
 	for _, key := range slices.Sorted(maps.Keys(doc)) {
 		b := Branch{
 			Name: "R" + strings.TrimLeft(strings.TrimSpace(key), "Rr"),
-			Kind: kindOf(doc[key].Type),
+			Type: typeOf(doc[key].Type),
 		}
 		if !branchShape.MatchString(b.Name) {
 			note("left out %.40q: no branch of drivers", key)
@@ -199,10 +199,10 @@ var runNames = []struct{ name, arch string }{
 	{"sbsa", "arm64"},
 }
 
-// kindOf reads the words of NVIDIA's list: "lts branch".
-func kindOf(text string) Kind {
-	kinds := map[string]Kind{
+// typeOf reads the words of NVIDIA's list: "lts branch".
+func typeOf(text string) BranchType {
+	types := map[string]BranchType{
 		"lts": LongTerm, "long": LongTerm, "production": Production, "feature": NewFeature, "legacy": Legacy,
 	}
-	return kinds[kindWord.FindString(strings.ToLower(text))]
+	return types[typeWord.FindString(strings.ToLower(text))]
 }

@@ -17,15 +17,15 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// Kind says how long NVIDIA supports a branch.
-type Kind string
+// BranchType says how long NVIDIA supports a branch.
+type BranchType string
 
-// The kinds of branches, as NVIDIA's documents call them.
+// The types of branches, as NVIDIA's documents call them.
 const (
-	LongTerm   Kind = "lts"         // about three years
-	Production Kind = "production"  // about one year
-	NewFeature Kind = "new-feature" // until the next branch
-	Legacy     Kind = "legacy"      // only for old cards
+	LongTerm   BranchType = "lts"         // about three years
+	Production BranchType = "production"  // about one year
+	NewFeature BranchType = "new-feature" // until the next branch
+	Legacy     BranchType = "legacy"      // only for old cards
 )
 
 // archs are the architectures of drivers.
@@ -39,8 +39,8 @@ type Table struct{ Branches []Branch }
 
 // Branch is a line of releases that share the first field of their versions.
 type Branch struct {
-	Name string `json:"branch"`         // "R535"
-	Kind Kind   `json:"kind,omitempty"` // "" when unknown
+	Name string     `json:"branch"`         // "R535"
+	Type BranchType `json:"kind,omitempty"` // "" when unknown
 	// last month of support, "2028-06"; "over"; "" when unknown
 	End       string `json:"endOfLife,omitempty"`
 	EndSource string `json:"-"` // who says End, for people
@@ -180,7 +180,7 @@ func (b Branch) merge(fresh Branch) Branch {
 		b.EndSource = fresh.EndSource
 	}
 	b.Name = fresh.Name
-	b.Kind = cmp.Or(fresh.Kind, b.Kind)
+	b.Type = cmp.Or(fresh.Type, b.Type)
 	b.CUDA = cmp.Or(fresh.CUDA, b.CUDA)
 	b.Kernel = cmp.Or(fresh.Kernel, b.Kernel)
 	b.Releases = slices.Clone(b.Releases) // of a table that stays as it is

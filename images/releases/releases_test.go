@@ -57,8 +57,8 @@ func TestBuiltin(t *testing.T) {
 	assert.Equalf(t, len(rows("checksums.tsv")), archives, "archives")
 	b, _ := table.Branch("535.1")
 	newest := b.Releases[len(b.Releases)-1]
-	if b.Kind != LongTerm || b.End != "2026-06" || b.CUDA != "12.2" || b.Kernel != "3.10" || newest.Version != "535.309.01" {
-		t.Errorf("R535: %s %s %s %s, newest %s", b.Kind, b.End, b.CUDA, b.Kernel, newest.Version)
+	if b.Type != LongTerm || b.End != "2026-06" || b.CUDA != "12.2" || b.Kernel != "3.10" || newest.Version != "535.309.01" {
+		t.Errorf("R535: %s %s %s %s, newest %s", b.Type, b.End, b.CUDA, b.Kernel, newest.Version)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestParse(t *testing.T) {
 	if after, _ := table.Release("535.261.03"); cmp.Diff(before, after) != "" {
 		t.Errorf("a list without checksums changed what has one: %s", cmp.Diff(before, after))
 	}
-	if b, _ := table.Branch("R999"); b.Kind != NewFeature || len(b.Releases) != 1 || len(b.Releases[0].Archives) != 0 || b.Releases[0].Notes != "" {
+	if b, _ := table.Branch("R999"); b.Type != NewFeature || len(b.Releases) != 1 || len(b.Releases[0].Archives) != 0 || b.Releases[0].Notes != "" {
 		t.Errorf("R999: %+v", b)
 	}
 	all := strings.Join(notes, "\n")

@@ -27,8 +27,8 @@ func render(t testing.TB, r Page) string {
 	return b.String()
 }
 
-func ended(kind releases.Kind, end string) releases.Coverage {
-	return releases.Coverage{Branch: releases.Branch{Kind: kind, End: end}, Over: true}
+func ended(kind releases.BranchType, end string) releases.Coverage {
+	return releases.Coverage{Branch: releases.Branch{Type: kind, End: end}, Over: true}
 }
 
 // little has every state and every optional part, and texts that would like to be HTML.
@@ -45,7 +45,7 @@ func little() Page {
 			{
 				Driver: matrix.Driver{Version: "595.84", Branch: "R595", Flavours: []string{"proprietary", "open"},
 					Kernel: driverinfo.KernelRule{Min: "4.15", Max: "7.1", Reason: evil}},
-				Of: releases.Coverage{Branch: releases.Branch{Kind: releases.Production, End: "2027-03"}, Lags: true, Newest: "595.91.07"},
+				Of: releases.Coverage{Branch: releases.Branch{Type: releases.Production, End: "2027-03"}, Lags: true, Newest: "595.91.07"},
 			},
 			{Driver: matrix.Driver{Version: "535.309.01", Branch: "R535"}, Of: ended(releases.LongTerm, "2026-06")},
 			{Driver: matrix.Driver{Version: "535.261.03", Branch: "R535"}, Of: ended(releases.LongTerm, "2026-06")},

@@ -91,7 +91,7 @@ func pair(c matrix.Candidate, noFabric bool) Pair {
 	p.Target = t
 	p.Limits = recipe.Limits(t)
 	p.Flavours = t.Flavours
-	p.Source = d.Archives[t.Arch].Kind()
+	p.Source = d.Archives[t.Arch].Form()
 	_, _, packaged := d.Debian.Wants(t.System.ID, t.Arch)
 	if packaged {
 		p.Source = "deb"

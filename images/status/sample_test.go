@@ -23,7 +23,7 @@ func sample(t testing.TB) Page {
 		Notes: []string{"NVIDIA's list of releases could not be read, the built-in table is used."},
 	}
 	for _, d := range slices.Backward(m.Drivers) {
-		of := releases.Coverage{Branch: releases.Branch{Kind: releases.Production, End: "2026-02"}, Over: d.Version < "56"}
+		of := releases.Coverage{Branch: releases.Branch{Type: releases.Production, End: "2026-02"}, Over: d.Version < "56"}
 		r.Drivers = append(r.Drivers, Column{Driver: d, Of: of})
 	}
 	r.Drivers[1].Components, r.Drivers[1].Unknown = []string{"fabricmanager (amd64, arm64)", "nvlsm (amd64, arm64)"}, []string{"imex (amd64, arm64)"}

@@ -60,7 +60,7 @@ func shown(
 	step := observe.Begin(target, name)
 	return step.End(
 		false,
-		work(func(done, total int64) { step.Progress(path.Base(target), done, total) }),
+		work(step.File(path.Base(target))),
 	)
 }
 

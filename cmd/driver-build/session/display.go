@@ -136,7 +136,7 @@ func (t *transfers) Event(e registry.Event) {
 	if e.State != registry.Running && e.State != registry.Done {
 		name += " (" + string(e.State) + ")"
 	}
-	step.Progress(escape.Line(name), e.Current, e.Total)
+	step.File(escape.Line(name))(e.Current, e.Total)
 	if e.State != registry.Running {
 		_ = step.End(e.State != registry.Done, nil)
 		delete(t.open, id)

@@ -124,7 +124,7 @@ func (a *App) Programs(ctx context.Context, f *programs.Finder) Programs {
 	f.Make = &programs.Maker{
 		Cache:   cache,
 		Offline: a.Offline,
-		Say:     func(text string) { a.Notes(text) },
+		Notify:  func(text string) { a.Notes(text) },
 	}
 	if bi, ok := debug.ReadBuildInfo(); ok {
 		f.Make.Module = programs.Module{

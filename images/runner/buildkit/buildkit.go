@@ -158,7 +158,7 @@ func (d *Daemon) Run(
 	}
 	switch {
 	case strings.Contains(err.Error(), "unsupported offset"):
-		if gone := d.forgetParts(ctx); gone != nil {
+		if gone := d.pruneParts(ctx); gone != nil {
 			return errors.Join(err, gone)
 		}
 	case errors.Is(err, errLost):
@@ -172,11 +172,11 @@ func (d *Daemon) Run(
 	return d.attempt(ctx, s, root, dir, lines)
 }
 
-// forgetParts lets a daemon remove unreferenced data: a part of a layer from an earlier, cancelled
+// pruneParts lets a daemon remove unreferenced data: a part of a layer from an earlier, cancelled
 // step, from where it cannot continue, since its fetcher does not show that our side could
 // (contentutil.FromFetcher in v0.33.1; a test here shows it). The filter matches no cache record,
 // so none is removed.
-func (d *Daemon) forgetParts(ctx context.Context) error {
+func (d *Daemon) pruneParts(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := d.client.Prune(ctx, nil, client.WithFilter([]string{"id==none"})); err != nil {

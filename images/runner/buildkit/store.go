@@ -87,7 +87,7 @@ type store struct {
 	notify func(string) // called when a layer is being sent
 
 	mu   sync.Mutex
-	told []digest.Digest
+	announced []digest.Digest
 	err  error // our first failure; the daemon returns only a text for it
 }
 
@@ -122,8 +122,8 @@ func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content
 	s.mu.Lock()              // one copy at a time
 	defer s.mu.Unlock()
 	// the first step on a remote daemon may take minutes before its command runs
-	if kind.IsLayer() && !slices.Contains(s.told, desc.Digest) {
-		s.told = append(s.told, desc.Digest)
+	if kind.IsLayer() && !slices.Contains(s.announced, desc.Digest) {
+		s.announced = append(s.announced, desc.Digest)
 		s.notify(fmt.Sprintf("sending layer %s, %.1f MB", desc.Digest, float64(info.Size)/1e6))
 	}
 	f, err := s.open(ctx, l)

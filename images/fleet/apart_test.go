@@ -56,9 +56,9 @@ func bareNode(name, labels, image string) string {
 	return item(name, all, "5.15.0-122-generic", image)
 }
 
-// TestTold: labels tell some nodes apart, and the others get a reason. The answer has each node's pool, or the code
+// TestApart: labels tell some nodes apart, and the others get a reason. The answer has each node's pool, or the code
 // of its reason.
-func TestTold(t *testing.T) {
+func TestApart(t *testing.T) {
 	t.Parallel()
 	const product, host = "nvidia.com/gpu.product=", fleet.LabelHostModules + "="
 	for name, c := range map[string]struct {
