@@ -43,24 +43,14 @@ func readArchive(
 	raw := rootfs.New(spool, nil)
 	var done int64
 	err = pinned(ctx, file, *archive, func(in io.Reader) error {
-		return unpack(
-			in,
-			env.XZ.Open(ctx),
-			r,
-			func(name string, m runfile.Member, content io.Reader) error {
-				done += m.Size
-				step.Work("unpack", done, 0)
-				if _, taken := raw.Lstat(name); taken {
-					return fmt.Errorf(
-						"%w: %s would be %s of the .run archive, as another member is already",
-						ErrContent,
-						m.Name,
-						name,
-					)
-				}
-				return raw.AddFile(name, m.Mode, m.Size, content)
-			},
-		)
+		return unpack(in, env.XZ.Open(ctx), r, func(m runfile.Member, content io.Reader) error {
+			done += m.Size
+			step.Work("unpack", done, 0)
+			if _, taken := raw.Lstat(m.Name); taken {
+				return fmt.Errorf("%w: two members would be %s of the .run archive", ErrContent, m.Name)
+			}
+			return raw.AddFile(m.Name, m.Mode, m.Size, content)
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", archive.URL, err)
@@ -94,7 +84,7 @@ func pinned(
 	return wrong
 }
 
-type takeMember = func(name string, m runfile.Member, content io.Reader) error
+type takeMember = func(m runfile.Member, content io.Reader) error
 
 func unpackRunfile(in io.Reader, xz compression.OpenXZ, r *recipe.Recipe, take takeMember) error {
 	run, err := runfile.Open(in)
@@ -112,10 +102,7 @@ func unpackRunfile(in io.Reader, xz compression.OpenXZ, r *recipe.Recipe, take t
 			arch.Kernel,
 		)
 	}
-	return run.Extract(
-		xz,
-		func(m runfile.Member, content io.Reader) error { return take(m.Name, m, content) },
-	)
+	return run.Extract(xz, take)
 }
 
 // unpackRedist takes the files of an archive of NVIDIA's redist folder under the names that they
@@ -132,7 +119,8 @@ func unpackRedist(in io.Reader, xz compression.OpenXZ, r *recipe.Recipe, take ta
 			if m.Link != "" {
 				return nil
 			}
-			return take(runName(m.Name), m, content)
+			m.Name = runName(m.Name)
+			return take(m, content)
 		},
 	)
 }
@@ -160,12 +148,8 @@ func install(raw *rootfs.Tree, r *recipe.Recipe, spool *rootfs.Spool) (*Driver, 
 		LibDir32:    r.LibDir32,
 		FirmwareDir: recipe.FirmwareDir,
 	}
-	has32 := slices.ContainsFunc(
-		raw.All(),
-		func(e *rootfs.Entry) bool { return strings.HasPrefix(e.Path, "32/") },
-	)
 	// the manifest of the redist folder's archive lists 32-bit libraries all the same
-	if r.Source.Redist != nil && !has32 {
+	if r.Source.Redist != nil && !raw.Exists("32") {
 		layout.LibDir32 = ""
 	}
 	files, err := m.Install(layout)
@@ -177,10 +161,8 @@ func install(raw *rootfs.Tree, r *recipe.Recipe, spool *rootfs.Spool) (*Driver, 
 		tree := d.User
 		if strings.HasPrefix(f.Path, "usr/src/") {
 			tree = d.Kernel
-			if !slices.ContainsFunc(
-				r.Flavours,
-				func(fl string) bool { return recipe.InFolder(f.Path, recipe.KernelDir(r.Driver, fl)) },
-			) {
+			isOf := func(flavour string) bool { return recipe.InFolder(f.Path, recipe.KernelDir(r.Driver, flavour)) }
+			if !slices.ContainsFunc(r.Flavours, isOf) {
 				continue
 			}
 		}

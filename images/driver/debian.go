@@ -164,15 +164,8 @@ func (d *Driver) takeKernelTar(
 				parts[2] == "NVIDIA_Changelog" {
 				return nil
 			}
-			name := recipe.KernelDir(
-				r.Driver,
-				flavour,
-			) + "/" + strings.Replace(
-				parts[2],
-				"-amd64.o_binary",
-				".o_binary",
-				1,
-			)
+			name := recipe.KernelDir(r.Driver, flavour) + "/" +
+				strings.Replace(parts[2], "-amd64.o_binary", ".o_binary", 1)
 			if m.Link != "" {
 				return d.Kernel.AddLink(name, m.Link)
 			}

@@ -74,21 +74,29 @@ func (d *Driver) complete(r *recipe.Recipe, spool *rootfs.Spool) error {
 	if err := sonameLinks(user, r.LibDir, r.LibDir32); err != nil {
 		return err
 	}
-	if user.Exists(recipe.FirmwareDir + "/nvidia/" + r.Driver) {
-		if err := user.AddLink("usr/lib/firmware/nvidia/"+r.Driver, "../../../share/nvidia-driver/firmware/nvidia/"+r.Driver); err != nil {
+	folder := "/nvidia/" + r.Driver
+	if user.Exists(recipe.FirmwareDir + folder) {
+		if err := user.AddLink("usr/lib/firmware"+folder, "../../../share/nvidia-driver/firmware"+folder); err != nil {
 			return err
 		}
 	}
 	d.User = user
-	if firmware := r.Profile.Firmware(); firmware != "" && !user.Exists(recipe.FirmwareDir+"/nvidia/"+r.Driver+"/"+firmware) {
-		return fmt.Errorf("%w: profile %s: driver %s for %s has no %s: use the profile %s", ErrContent, r.Profile, r.Driver, r.Arch, firmware, recipe.CUDA)
+	firmware := r.Profile.Firmware()
+	if firmware != "" && !user.Exists(recipe.FirmwareDir+folder+"/"+firmware) {
+		return fmt.Errorf("%w: profile %s: driver %s for %s has no %s: use the profile %s",
+			ErrContent, r.Profile, r.Driver, r.Arch, firmware, recipe.CUDA)
 	}
-	for _, name := range []string{r.LibDir + "/libnvidia-ml.so." + r.Driver, r.LibDir + "/libcuda.so." + r.Driver, "usr/bin/nvidia-smi", recipe.LicenceFile} {
-		if r.Profile.Keeps(name, r.LibDir, "") && !user.Exists(name) {
-			return fmt.Errorf("%w: it has no %s: is this a complete driver %s for %s?", ErrContent, name, r.Driver, r.Arch)
-		}
+	needed := []string{
+		r.LibDir + "/libnvidia-ml.so." + r.Driver,
+		r.LibDir + "/libcuda.so." + r.Driver,
+		"usr/bin/nvidia-smi",
+		recipe.LicenceFile,
 	}
-	if r.VGPU != "" && r.Profile.Keeps(recipe.Gridd, r.LibDir, "") && !user.Exists(recipe.Gridd) {
+	lacks := func(name string) bool { return r.Profile.Keeps(name, r.LibDir, "") && !user.Exists(name) }
+	if i := slices.IndexFunc(needed, lacks); i >= 0 {
+		return fmt.Errorf("%w: it has no %s: is this a complete driver %s for %s?", ErrContent, needed[i], r.Driver, r.Arch)
+	}
+	if r.VGPU != "" && lacks(recipe.Gridd) {
 		return fmt.Errorf("%w: it has no %s: is this a driver for vGPU guests?", ErrContent, recipe.Gridd)
 	}
 	for _, flavour := range r.Flavours {

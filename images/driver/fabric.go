@@ -105,16 +105,11 @@ func ReadFabric(
 	for _, c := range r.Fabric {
 		for _, name := range components[c.Name].needs {
 			name = strings.Replace(name, "LIB", r.LibDir, 1)
-			if !slices.ContainsFunc(tree.All(), func(e *rootfs.Entry) bool {
-				return e.Path == name ||
-					strings.HasSuffix(name, ".") && strings.HasPrefix(e.Path, name)
-			}) {
-				return nil, fmt.Errorf(
-					"%w: component %s has no %s: is this a complete archive?",
-					ErrContent,
-					c.Name,
-					name,
-				)
+			isIt := func(e *rootfs.Entry) bool {
+				return e.Path == name || strings.HasSuffix(name, ".") && strings.HasPrefix(e.Path, name)
+			}
+			if !slices.ContainsFunc(tree.All(), isIt) {
+				return nil, fmt.Errorf("%w: component %s has no %s: is this a complete archive?", ErrContent, c.Name, name)
 			}
 		}
 	}
@@ -163,12 +158,7 @@ func readComponent(
 			licence = true
 			return tree.AddFile(recipe.ComponentLicence(c.Name), 0o644, m.Size, content)
 		case "third-party-notices.txt":
-			return tree.AddFile(
-				recipe.ComponentLicence(c.Name+"-third-party-notices"),
-				0o644,
-				m.Size,
-				content,
-			)
+			return tree.AddFile(recipe.ComponentLicence(c.Name+"-third-party-notices"), 0o644, m.Size, content)
 		}
 		dir, ok := known.places[path.Dir(m.Name)]
 		if !ok {

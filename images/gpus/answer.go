@@ -44,13 +44,16 @@ func For(m *matrix.Matrix, g GPU, day time.Time) Answer {
 		a.Why = "no driver of the matrix: " + reason(g)
 		return a
 	}
-	some := slices.DeleteFunc(slices.Clone(m.Drivers), func(d matrix.Driver) bool {
-		return len(common(d, []GPU{g})) == 0 || !a.Known && d.Version != newest.Version
-	})
-	whole := slices.DeleteFunc(
-		slices.Clone(some),
-		func(d matrix.Driver) bool { return len(d.Components.Lacks("", g.Components())) > 0 },
-	)
+	var some, whole []matrix.Driver
+	for _, d := range m.Drivers {
+		if len(common(d, []GPU{g})) == 0 || !a.Known && d.Version != newest.Version {
+			continue
+		}
+		some = append(some, d)
+		if len(d.Components.Lacks("", g.Components())) == 0 {
+			whole = append(whole, d)
+		}
+	}
 	if len(whole) > 0 {
 		some = whole
 	}
@@ -59,10 +62,11 @@ func For(m *matrix.Matrix, g GPU, day time.Time) Answer {
 	a.Driver = advice.Driver
 	a.Support = advice.Support
 	a.LongTerm = advice.LongTerm
-	a.Modules = modules(
-		some[slices.IndexFunc(some, func(d matrix.Driver) bool { return d.Version == a.Driver })],
-		g,
-	)
+	for _, d := range some {
+		if d.Version == a.Driver {
+			a.Modules = modules(d, g)
+		}
+	}
 	a.Why = why(a)
 	if g.Components() != nil {
 		a.Why += "; " + switches

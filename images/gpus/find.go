@@ -28,12 +28,7 @@ func Find(text string) ([]GPU, error) {
 	}
 	m := number.FindStringSubmatch(text)
 	if m != nil && m[1] != "" && !strings.EqualFold(m[1], fmt.Sprintf("%04x", Vendor)) {
-		return nil, fmt.Errorf(
-			"%q is a device of vendor %s, not of NVIDIA (%04x)",
-			text,
-			strings.ToLower(m[1]),
-			Vendor,
-		)
+		return nil, fmt.Errorf("%q is a device of vendor %s, not of NVIDIA (%04x)", text, strings.ToLower(m[1]), Vendor)
 	}
 	var device uint64
 	if m != nil {
@@ -57,11 +52,7 @@ func Find(text string) ([]GPU, error) {
 	case m != nil:
 		return []GPU{Unknown(uint16(device))}, nil
 	case len(near) > 0:
-		return nil, fmt.Errorf(
-			"GPU %q is not in the list; did you mean %s?",
-			text,
-			strings.Join(near, ", "),
-		)
+		return nil, fmt.Errorf("GPU %q is not in the list; did you mean %s?", text, strings.Join(near, ", "))
 	}
 	return nil, fmt.Errorf("GPU %q is not in the list", text)
 }

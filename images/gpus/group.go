@@ -40,7 +40,7 @@ func groups(all []GPU, key func(GPU) string) []group {
 		sorted = append(sorted, *g)
 	}
 	slices.SortFunc(sorted, func(a, b group) int {
-		return cmp.Or(slices.Compare(b.rank(), a.rank()), cmp.Compare(a.Variable, b.Variable))
+		return cmp.Or(b.rank()-a.rank(), cmp.Compare(a.Variable, b.Variable))
 	})
 	return sorted
 }
@@ -113,14 +113,16 @@ func Summary(m *matrix.Matrix, day time.Time) []Summed {
 
 // example returns the first of some GPUs in NVIDIA's lists, or else the first that has a name.
 func example(some []GPU) GPU {
-	for _, fits := range []func(GPU) bool{
-		func(m GPU) bool { return m.Lists != "" }, func(m GPU) bool { return m.Name != m.Chip && !strings.HasPrefix(m.Name, "Reserved") },
-	} {
-		if i := slices.IndexFunc(some, fits); i >= 0 {
-			return some[i]
+	score := func(g GPU) int {
+		switch {
+		case g.Lists != "":
+			return 2
+		case g.Name != g.Chip && !strings.HasPrefix(g.Name, "Reserved"):
+			return 1
 		}
+		return 0
 	}
-	return some[0]
+	return slices.MaxFunc(some, func(a, b GPU) int { return score(a) - score(b) })
 }
 
 // name returns a name for the rule of the group and its variable: the generation, and what is
@@ -151,17 +153,20 @@ func (g group) name(all []GPU) string {
 }
 
 // rank is higher for what comes first.
-func (g group) rank() []int {
-	driven := map[bool]int{false: 1}
-	return []int{driven[g.Driven()], age(g.Generation)}
+func (g group) rank() int {
+	if g.Driven() {
+		return age(g.Generation)
+	}
+	return age(g.Generation) + 1<<8
 }
 
 // age is higher for newer generations, and highest for what is in none.
 func age(generation string) int {
-	if i := slices.Index(Generations(), generation); i >= 0 {
-		return i
+	i := slices.Index(Generations(), generation)
+	if i < 0 {
+		return len(Generations())
 	}
-	return len(Generations())
+	return i
 }
 
 // conflicts returns the pairs of groups that have drivers, but none in common.

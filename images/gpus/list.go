@@ -84,36 +84,35 @@ func parse(f []string) GPU {
 	}
 	names := strings.Split(f[6], "; ")
 	g := GPU{
-		Device: uint16(
-			device,
-		), Chip: f[1], Generation: GenerationOf(f[1]), FirstBranch: branch(f[2]), LastBranch: branch(f[3]),
-		Lists: strings.TrimPrefix(f[5], "-"), Name: names[0], OtherNames: names[1:],
+		Device:      uint16(device),
+		Chip:        f[1],
+		Generation:  GenerationOf(f[1]),
+		FirstBranch: branch(f[2]),
+		LastBranch:  branch(f[3]),
+		Lists:       strings.TrimPrefix(f[5], "-"),
+		Name:        names[0],
+		OtherNames:  names[1:],
 	}
-	from, proprietary := strings.CutPrefix(f[4], "p") // p, o, po, or po565: from a branch on
-	from, open := strings.CutPrefix(from, "o")
-	if proprietary {
+	if strings.HasPrefix(f[4], "p") { // p, o, po, or po565: from a branch on
 		g.Flavours = append(g.Flavours, matrix.Proprietary)
 	}
+	_, from, open := strings.Cut(f[4], "o")
 	if open {
 		g.Flavours = append(g.Flavours, matrix.Open)
+		g.OpenFrom = branch(from)
 	}
-	g.OpenFrom = branch(from)
 	return g
 }
 
 // Lookup returns a GPU by its device number. ok is false for a GPU that is not in the list;
 // [Unknown] then says what is assumed.
 func Lookup(device uint16) (g GPU, ok bool) {
-	all := All()
-	i, ok := slices.BinarySearchFunc(
-		all,
-		device,
-		func(g GPU, d uint16) int { return int(g.Device) - int(d) },
-	)
-	if !ok {
-		return GPU{}, false
+	order := func(g GPU, d uint16) int { return int(g.Device) - int(d) }
+	i, ok := slices.BinarySearchFunc(All(), device, order)
+	if ok {
+		g = All()[i]
 	}
-	return all[i], true
+	return g, ok
 }
 
 // Unknown returns what is assumed of a GPU that is not in the list: it is newer than the list, so
@@ -157,38 +156,32 @@ func GenerationOf(chip string) string {
 // not drive the GPU. With the flavour "" any flavour will do. A driver whose version has no number
 // passes.
 func (g GPU) Check(driver, flavour string) error {
-	refused := func(format string, args ...any) error {
-		name := g.Name
-		if g.Device != 0 && name != g.ID() {
-			name += " (" + g.ID() + ")"
-		}
-		return fmt.Errorf(
-			"driver %s does not drive %s: %s",
-			driver,
-			name,
-			fmt.Sprintf(format, args...),
-		)
+	why := g.unfit(matrix.Major(driver), flavour)
+	if why == "" {
+		return nil
 	}
-	number := matrix.Major(driver)
-	if last := matrix.Major(g.LastBranch); number > 0 && last > 0 && number > last {
-		return refused("%s is the last branch that drives it", g.LastBranch)
+	name := g.Name
+	if g.Device != 0 && name != g.ID() {
+		name += " (" + g.ID() + ")"
 	}
-	if first := matrix.Major(g.FirstBranch); number > 0 && number < first {
-		return refused(
-			"%s (%s) is in no list before that of %s",
-			g.Chip,
-			g.Generation,
-			g.FirstBranch,
-		)
+	return fmt.Errorf("driver %s does not drive %s: %s", driver, name, why)
+}
+
+// unfit says why a branch does not drive the GPU, "" if it does; 0 is a branch without a number.
+func (g GPU) unfit(branch int, flavour string) string {
+	last := matrix.Major(g.LastBranch)
+	known := branch > 0
+	switch {
+	case known && last > 0 && branch > last:
+		return g.LastBranch + " is the last branch that drives it"
+	case known && branch < matrix.Major(g.FirstBranch):
+		return g.Chip + " (" + g.Generation + ") is in no list before that of " + g.FirstBranch
+	case flavour != "" && !slices.Contains(g.Flavours, flavour):
+		return "it needs the " + strings.Join(g.Flavours, " or ") + " modules"
+	case known && flavour == matrix.Open && branch < matrix.Major(g.OpenFrom):
+		return "the open modules drive it from " + g.OpenFrom + " on"
+	case known && branch < matrix.FirstOpen && !slices.Contains(g.Flavours, matrix.Proprietary):
+		return fmt.Sprintf("it needs the open modules, which came with R%d", matrix.FirstOpen)
 	}
-	if flavour != "" && !slices.Contains(g.Flavours, flavour) {
-		return refused("it needs the %s modules", strings.Join(g.Flavours, " or "))
-	}
-	if flavour == matrix.Open && number > 0 && number < matrix.Major(g.OpenFrom) {
-		return refused("the open modules drive it from %s on", g.OpenFrom)
-	}
-	if number > 0 && number < matrix.FirstOpen && !slices.Contains(g.Flavours, matrix.Proprietary) {
-		return refused("it needs the open modules, which came with R%d", matrix.FirstOpen)
-	}
-	return nil
+	return ""
 }

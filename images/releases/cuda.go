@@ -139,9 +139,6 @@ func (r CUDA) compatPackage() string {
 	if matrix.Major(r.Version) < firstCompat {
 		return ""
 	}
-	return ", or the package cuda-compat-" + strings.ReplaceAll(
-		r.Version,
-		".",
-		"-",
-	) + " in the application's image, on data center GPUs only"
+	name := "cuda-compat-" + strings.ReplaceAll(r.Version, ".", "-")
+	return ", or the package " + name + " in the application's image, on data center GPUs only"
 }

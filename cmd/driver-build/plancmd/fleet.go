@@ -164,13 +164,7 @@ func (o *fleetFlags) checkServed(a *session.App, p *fleet.Recommendation) error 
 		return nil
 	}
 	for _, w := range p.Unserved() {
-		fmt.Fprintf(
-			a.Stderr,
-			"no driver (%s): %s: %s\n",
-			w.Code,
-			strings.Join(w.Nodes, ", "),
-			reasonOf(w),
-		)
+		fmt.Fprintf(a.Stderr, "no driver (%s): %s: %s\n", w.Code, strings.Join(w.Nodes, ", "), reasonOf(w))
 	}
 	return p.CheckServed(o.allow)
 }
@@ -256,8 +250,7 @@ func printTable(
 ) error {
 	out := a.Stdout
 	var rows [][]string
-	for i := range p.Images {
-		im := &p.Images[i]
+	for _, im := range p.Images {
 		var pools, running []string
 		for _, pool := range p.Pools {
 			if pool.Tag == im.Tag || slices.Contains(pool.ModuleImages, repository+":"+im.Tag) {
@@ -267,14 +260,20 @@ func printTable(
 		}
 		slices.Sort(running)
 		rows = append(rows, []string{
-			im.Tag, strings.Join(im.Archs, ","), some(im.GPUs, 2), some(im.Kernels, 1), cmp.Or(im.RunsCUDA, im.CUDA), some(im.Nodes, 3),
-			registryState(
-				im,
-			), strings.Join(slices.Compact(running), ","), cmp.Or(strings.Join(pools, ","), "-"),
+			im.Tag,
+			strings.Join(im.Archs, ","),
+			some(im.GPUs, 2),
+			some(im.Kernels, 1),
+			cmp.Or(im.RunsCUDA, im.CUDA),
+			some(im.Nodes, 3),
+			registryState(im),
+			strings.Join(slices.Compact(running), ","),
+			cmp.Or(strings.Join(pools, ","), "-"),
 		})
 	}
+	columns := []string{"IMAGE", "ARCH", "GPU", "KERNEL", "CUDA", "NODES", "REGISTRY", "RUNNING", "POOLS"}
 	if len(rows) > 0 {
-		if err := a.Table([]string{"IMAGE", "ARCH", "GPU", "KERNEL", "CUDA", "NODES", "REGISTRY", "RUNNING", "POOLS"}, rows); err != nil {
+		if err := a.Table(columns, rows); err != nil {
 			return err
 		}
 	}
@@ -289,7 +288,7 @@ func printTable(
 }
 
 // registryState says whether the registry has an image.
-func registryState(im *fleet.NeededImage) string {
+func registryState(im fleet.NeededImage) string {
 	switch {
 	case len(im.Missing) > 0 && len(im.Missing) < len(im.Archs):
 		return "lacks " + strings.Join(im.Missing, ",")
