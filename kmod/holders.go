@@ -93,14 +93,22 @@ const (
 // /dev first and gives a process 2 s; after that, what it found until then counts. The error is
 // that of the context, or says that Holders gave up on too many processes.
 func (s System) Holders(ctx context.Context, except func(pid int) bool) ([]Holder, error) {
+	all, err := s.holders(ctx, except)
+	if err != nil {
+		return all, fmt.Errorf("find who holds the driver: %w", err)
+	}
+	return all, nil
+}
+
+func (s System) holders(ctx context.Context, except func(pid int) bool) ([]Holder, error) {
 	devices, err := s.devices()
 	if err != nil {
-		return nil, fmt.Errorf("find who holds the driver: %w", err)
+		return nil, err
 	}
 	before := s.unexplainedRefs()
 	pids, err := s.pids()
 	if err != nil {
-		return nil, fmt.Errorf("find who holds the driver: %w", err)
+		return nil, err
 	}
 	var holders []Holder
 	explained := map[string]bool{}
@@ -108,18 +116,19 @@ func (s System) Holders(ctx context.Context, except func(pid int) bool) ([]Holde
 	name := s.podNames()
 	for _, pid := range pids {
 		found, err := s.scanProcess(ctx, pid, devices)
-		if err != nil && ctx.Err() != nil {
-			return holders, fmt.Errorf("find who holds the driver: %w", ctx.Err())
+		if ctx.Err() != nil {
+			return holders, ctx.Err()
 		}
 		if err != nil {
-			if stuck++; stuck > maxStuck {
-				return holders, fmt.Errorf(
-					"find who holds the driver: %w: more than %d processes could not be looked at, "+
-						"a network file system that they use may be dead",
-					err,
-					maxStuck,
-				)
-			}
+			stuck++
+		}
+		if stuck > maxStuck {
+			return holders, fmt.Errorf(
+				"%w: more than %d processes could not be looked at, "+
+					"a network file system that they use may be dead",
+				err,
+				maxStuck,
+			)
 		}
 		if len(found) == 0 {
 			continue

@@ -125,14 +125,8 @@ func atLeast(version, limit []int) (yes, known bool) {
 	if c := compare(version, limit); c != 0 || len(version) >= len(limit) {
 		return c >= 0, true
 	}
-	rest := limit[len(version):]
-	return !slices.ContainsFunc(
-			rest,
-			func(n int) bool { return n != 0 },
-		), !slices.ContainsFunc(
-			rest,
-			func(n int) bool { return n != 0 },
-		)
+	yes = !slices.ContainsFunc(limit[len(version):], func(n int) bool { return n != 0 })
+	return yes, yes
 }
 
 // CheckFlavour compares a kernel and a flavour with the rule of the image, unless the rule was

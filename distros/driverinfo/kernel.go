@@ -22,7 +22,7 @@ type KernelRule struct {
 
 // IsZero reports whether the rule says nothing.
 func (r KernelRule) IsZero() bool {
-	return r.Min == "" && r.Max == "" && r.Reason == "" && len(r.Broken) == 0
+	return r.Min+r.Max+r.Reason == "" && len(r.Broken) == 0
 }
 
 // KernelError says that a kernel is outside of a rule, or that its release does not begin with a
@@ -63,22 +63,17 @@ func (e *KernelError) Error() string {
 			e.Rule.Min,
 			driver,
 		)
-	case e.Rule.Reason == "":
-		return fmt.Sprintf(
-			"kernel %s is newer than %s, the newest that %s is known to compile on",
-			e.Release,
-			e.Rule.Max,
-			driver,
-		)
-	default:
-		return fmt.Sprintf(
-			"kernel %s is newer than %s, the newest that %s is known to compile on (%s)",
-			e.Release,
-			e.Rule.Max,
-			driver,
-			e.Rule.Reason,
-		)
 	}
+	text := fmt.Sprintf(
+		"kernel %s is newer than %s, the newest that %s is known to compile on",
+		e.Release,
+		e.Rule.Max,
+		driver,
+	)
+	if e.Rule.Reason != "" {
+		text += " (" + e.Rule.Reason + ")"
+	}
+	return text
 }
 
 // Check compares a kernel release ("6.1.0-38-amd64") with the rule. For a limit "6.1" only two

@@ -209,20 +209,12 @@ func (b *builder) text(p []byte) string {
 	return s
 }
 
-// providedNames yields the names by which a package can be found: its own, those that it provides,
-// its files. A name may be yielded twice.
-func (p *Package) providedNames(yield func(string) bool) {
-	if !yield(p.Name) {
-		return
-	}
+// providedNames returns the names by which a package can be found: its own, those that it provides,
+// its files. A name may be there twice.
+func (p *Package) providedNames() []string {
+	names := append(make([]string, 0, 1+len(p.Metadata.Provides)+len(p.Metadata.Files)), p.Name)
 	for _, r := range p.Metadata.Provides {
-		if !yield(r.Name) {
-			return
-		}
+		names = append(names, r.Name)
 	}
-	for _, f := range p.Metadata.Files {
-		if !yield(f) {
-			return
-		}
-	}
+	return append(names, p.Metadata.Files...)
 }

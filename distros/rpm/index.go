@@ -63,7 +63,7 @@ func NewIndex(arch string, packages []*Package) *Index {
 		}
 	}
 	for i, p := range x.packages {
-		for name := range p.providedNames {
+		for _, name := range p.providedNames() {
 			add(x.provides, name, i)
 		}
 		for _, r := range p.Metadata.Obsoletes {

@@ -91,7 +91,7 @@ func hideByModules(packages []*Package, docs []Module, state moduleState) (notes
 			p.Hidden = "it belongs to the stream " + stream + " of a module, which is not active in the base (etc/dnf/modules.d)"
 			continue
 		}
-		for name := range p.providedNames {
+		for _, name := range p.providedNames() {
 			if stream := names[name]; stream != "" && !strings.HasPrefix(name, "/") {
 				p.Hidden = "the active stream " + stream + " of a module has its own " + name
 				break

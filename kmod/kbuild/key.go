@@ -1,6 +1,7 @@
 package kbuild
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
@@ -109,28 +110,16 @@ func HeadersID(h buildtree.Headers) (string, error) {
 }
 
 // buildID returns NT_GNU_BUILD_ID from ELF notes: name size, description size, type, then name and
-// description, both padded to 4 bytes. Linux shows them in the machine's own byte order, which is
-// little endian wherever NVIDIA's driver runs.
+// description. Linux shows them in the machine's own byte order, which is little endian wherever
+// NVIDIA's driver runs.
 func buildID(notes []byte) (string, bool) {
-	const ntGNUBuildID = 3
-	u32 := func(at int) int { return int(binary.LittleEndian.Uint32(notes[at:])) }
-	for at := 0; at+12 <= len(notes); {
-		name := u32(at)
-		desc := u32(at + 4)
-		kind := u32(at + 8)
-		nameAt := at + 12
-		if name > len(notes) || desc > len(notes) {
-			return "", false
-		}
-		descAt := nameAt + (name+3)&^3
-		if descAt+desc > len(notes) {
-			return "", false
-		}
-		if kind == ntGNUBuildID && string(notes[nameAt:nameAt+name]) == "GNU\x00" && desc >= 8 &&
-			desc <= 64 {
-			return hex.EncodeToString(notes[descAt : descAt+desc]), true
-		}
-		at = descAt + (desc+3)&^3
+	before, id, found := bytes.Cut(notes, []byte("\x03\x00\x00\x00GNU\x00")) // type and name
+	if !found || len(before) < 8 {
+		return "", false
 	}
-	return "", false
+	size := int(binary.LittleEndian.Uint32(before[len(before)-4:]))
+	if size < 8 || size > min(64, len(id)) {
+		return "", false
+	}
+	return hex.EncodeToString(id[:size]), true
 }

@@ -82,7 +82,7 @@ func NewSigner(key crypto.Signer, certs ...*x509.Certificate) (*Signer, error) {
 	if own < 0 {
 		return nil, fmt.Errorf(
 			"sign modules: the certificate of %q (serial number %s) is not that of the private key: give the two that were made together",
-			kmsg.Printable(certs[0].Subject.String()),
+			subject(certs[0]),
 			Colons(serialOf(certs[0]).Bytes),
 		)
 	}
@@ -155,7 +155,7 @@ func (s *Signer) Sign(ctx context.Context, module io.Reader, hash crypto.Hash) (
 	if err != nil {
 		return nil, fmt.Errorf(
 			"sign a module with the key of %q: %w",
-			kmsg.Printable(s.Certificate.Subject.String()),
+			subject(s.Certificate),
 			err,
 		)
 	}
@@ -163,7 +163,7 @@ func (s *Signer) Sign(ctx context.Context, module io.Reader, hash crypto.Hash) (
 	if errors.Is(err, ErrMismatch) { // found here, and not on a node
 		return nil, fmt.Errorf(
 			"sign a module: what the key made does not fit the certificate of %q: the key or its token is faulty, or the certificate is another key's",
-			kmsg.Printable(s.Certificate.Subject.String()),
+			subject(s.Certificate),
 		)
 	}
 	return der, err
@@ -183,7 +183,7 @@ func Wrap(cert *x509.Certificate, hash crypto.Hash, digest, signature []byte) ([
 	if !check(cert.PublicKey, hash, digest, signature) {
 		return nil, fmt.Errorf(
 			"a signature by the key of %q: %w",
-			kmsg.Printable(cert.Subject.String()),
+			subject(cert),
 			ErrMismatch,
 		)
 	}
@@ -204,3 +204,6 @@ func (s *Signer) SignFile(ctx context.Context, path string, hash crypto.Hash) ([
 	}
 	return der, nil
 }
+
+// subject names the owner of a certificate for people.
+func subject(cert *x509.Certificate) string { return kmsg.Printable(cert.Subject.String()) }

@@ -75,11 +75,11 @@ func Verify(
 func match(
 	infos []signerInfo,
 	certs []*x509.Certificate,
-) (signerInfo, crypto.Hash, []*x509.Certificate, error) {
+) (info signerInfo, hash crypto.Hash, candidates []*x509.Certificate, err error) {
 	if slices.ContainsFunc(infos, func(s signerInfo) bool { return s.Attributes.FullBytes != nil }) {
-		return signerInfo{}, 0, nil, ErrAttributes
+		return info, 0, nil, ErrAttributes
 	}
-	err := errNoSigner
+	err = errNoSigner
 	for _, info := range infos {
 		a, known := info.hash()
 		if !known {
@@ -100,7 +100,7 @@ func match(
 		}
 		err = fmt.Errorf("%w: %s", ErrForeign, info.signer())
 	}
-	return signerInfo{}, 0, nil, err
+	return info, 0, nil, err
 }
 
 // names reports whether the signature names this certificate's key.

@@ -110,10 +110,7 @@ func replaces(h, old *rpmfile.Header) bool {
 		return false
 	}
 	if h.Text(rpmfile.TagName) != keyPackage &&
-		!rpmfile.InstallOnly(
-			h.Text(rpmfile.TagName),
-			slices.Values(h.Texts(rpmfile.TagProvideName)),
-		) {
+		!rpmfile.InstallOnly(h.Text(rpmfile.TagName), h.Texts(rpmfile.TagProvideName)) {
 		return true
 	}
 	epoch, _ := h.Int(rpmfile.TagEpoch)

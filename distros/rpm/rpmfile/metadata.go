@@ -3,7 +3,6 @@ package rpmfile
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,26 +70,16 @@ func (m *Metadata) Meets(want Relation) bool {
 // names that it provides: kernels, their modules and their development files. The provides are
 // those of the defaults of dnf (installonlypkgs) and zypper (provides:multiversion). The names are
 // those of el7's yum, whose packages have no such provides.
-func InstallOnly(name string, provides iter.Seq[string]) bool {
-	for p := range provides {
-		switch p {
-		case "kernel",
-			"kernel-PAE",
-			"installonlypkg(kernel)",
-			"installonlypkg(kernel-module)",
-			"installonlypkg(vm)",
-			"multiversion(kernel)":
+func InstallOnly(name string, provides []string) bool {
+	for _, p := range strings.Fields("kernel kernel-PAE installonlypkg(kernel) " +
+		"installonlypkg(kernel-module) installonlypkg(vm) multiversion(kernel)") {
+		if slices.Contains(provides, p) {
 			return true
 		}
 	}
 	switch name {
-	case "kernel",
-		"kernel-source",
-		"kernel-debug",
-		"kernel-smp",
-		"kernel-bigmem",
-		"kernel-enterprise",
-		"kernel-unsupported":
+	case "kernel", "kernel-source", "kernel-debug", "kernel-smp", "kernel-bigmem",
+		"kernel-enterprise", "kernel-unsupported":
 		return true
 	}
 	return strings.HasPrefix(name, "kernel-") && strings.HasSuffix(name, "-devel")

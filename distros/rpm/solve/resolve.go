@@ -97,15 +97,7 @@ func (r *resolution) start(requests []clause) error {
 		r.requests = append(r.requests, add(c))
 	}
 	for n := 1; n <= u.installed; n++ {
-		u.stays[n] = add(
-			clause{
-				literals: u.ways[n],
-				reason:   byStaying,
-				owner:    n,
-				text:     u.all[n].Name,
-				name:     u.all[n].Name,
-			},
-		)
+		u.stays[n] = add(newClause(u.ways[n], byStaying, n, u.all[n].Name, u.all[n].Name))
 		list, err := u.rules(n)
 		if err != nil {
 			return err
@@ -149,12 +141,11 @@ func (r *resolution) needless() bool {
 // giveUp exempts packages that a preference excluded from all preferences. It returns false if they
 // were exempt already.
 func (u *universe) giveUp(left []literal) bool {
-	news := false
+	before := len(u.givenUp)
 	for _, l := range left {
-		news = news || !u.givenUp[l]
 		u.givenUp[l] = true
 	}
-	return news
+	return len(u.givenUp) > before
 }
 
 // relied reports whether the solution depends on an assumption about files.

@@ -30,6 +30,10 @@ type clause struct {
 	left     []literal // packages that a preference excludes
 }
 
+func newClause(literals []literal, why reason, owner int, text, name string) clause {
+	return clause{literals: literals, reason: why, owner: owner, text: text, name: name}
+}
+
 // reason is the origin of a clause.
 type reason int
 

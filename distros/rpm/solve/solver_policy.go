@@ -2,6 +2,7 @@ package solve
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 
@@ -38,12 +39,10 @@ func (u *universe) best(options []literal) []literal {
 }
 
 func (u *universe) bestPriority(list []literal) []literal {
-	best := 0
-	found := false
+	best := math.MaxInt
 	for _, l := range list {
-		if p := u.all[l].pkg; p != nil && (!found || p.Priority < best) {
-			best = p.Priority
-			found = true
+		if p := u.all[l].pkg; p != nil {
+			best = min(best, p.Priority)
 		}
 	}
 	return slices.DeleteFunc(

@@ -66,11 +66,9 @@ func (u *universe) related(n int) (out []int) {
 
 // installsBeside reports whether several versions of a package may be installed.
 func installsBeside(m *rpmfile.Metadata) bool {
-	return rpmfile.InstallOnly(m.Name, func(yield func(string) bool) {
-		for i := range m.Provides {
-			if !yield(m.Provides[i].Name) {
-				return
-			}
-		}
-	})
+	var names []string
+	for _, r := range m.Provides {
+		names = append(names, r.Name)
+	}
+	return rpmfile.InstallOnly(m.Name, names)
 }

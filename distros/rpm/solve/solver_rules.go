@@ -34,16 +34,7 @@ func (u *universe) rules(n int) ([]clause, error) {
 				continue
 			}
 			if c, always := tidy(append(slices.Clone(c), -literal(n))); !always {
-				out = append(
-					out,
-					clause{
-						literals: c,
-						reason:   byConflict,
-						owner:    n,
-						text:     r.String(),
-						name:     r.Relation.Name,
-					},
-				)
+				out = append(out, newClause(c, byConflict, n, r.String(), r.Relation.Name))
 			}
 		}
 	}
@@ -67,16 +58,7 @@ func (u *universe) requirement(n int, r rpmfile.Requirement) ([]clause, error) {
 		if always {
 			continue
 		}
-		out = append(
-			out,
-			clause{
-				literals: c,
-				reason:   byRequire,
-				owner:    n,
-				text:     r.String(),
-				name:     r.Relation.Name,
-			},
-		)
+		out = append(out, newClause(c, byRequire, n, r.String(), r.Relation.Name))
 		if few := u.upgradesOnly(c); few != nil {
 			left := slices.DeleteFunc(
 				slices.Clone(c),
@@ -164,16 +146,7 @@ func (u *universe) replacements(n int) []clause {
 		for _, l := range u.named(r.Name) {
 			other := u.all[l]
 			if (p.pkg != nil || other.pkg != nil) && supersedes(p.Metadata, other.Metadata) {
-				out = append(
-					out,
-					clause{
-						literals: []literal{-literal(n), -l},
-						reason:   byObsolete,
-						owner:    n,
-						text:     r.String(),
-						name:     r.Name,
-					},
-				)
+				out = append(out, newClause([]literal{-literal(n), -l}, byObsolete, n, r.String(), r.Name))
 			}
 		}
 	}
@@ -182,16 +155,7 @@ func (u *universe) replacements(n int) []clause {
 	}
 	for _, l := range u.named(p.Name) {
 		if int(l) != n && !together(p.Arch, u.all[l].Arch) {
-			out = append(
-				out,
-				clause{
-					literals: []literal{-literal(n), -l},
-					reason:   bySameName,
-					owner:    n,
-					text:     p.Name,
-					name:     p.Name,
-				},
-			)
+			out = append(out, newClause([]literal{-literal(n), -l}, bySameName, n, p.Name, p.Name))
 		}
 	}
 	return out
@@ -230,13 +194,7 @@ func (u *universe) multilib(n int) *clause {
 		return nil
 	}
 	text := p.Name + "." + u.x.Arch() + " = " + evrText(p.EVR)
-	c := clause{
-		literals: []literal{-literal(n)},
-		reason:   byRequire,
-		owner:    n,
-		text:     text,
-		name:     p.Name,
-	}
+	c := newClause([]literal{-literal(n)}, byRequire, n, text, p.Name)
 	inferior := false
 	for _, l := range u.named(p.Name) {
 		q := u.all[l]
