@@ -95,12 +95,18 @@ var hostModules = []string{"i2c_core"}
 
 func newWorld(t testing.TB, dir string) *world {
 	t.Helper()
+	w := emptyWorld(dir)
+	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "nvidia"), 0o755))
+	return w
+}
+
+// emptyWorld is a node with a GPU and without a driver.
+func emptyWorld(dir string) *world {
 	w := &world{dir: dir, modules: map[string]kmod.Module{}, params: map[string][]string{}, cache: map[string]bool{}, broken: map[string]bool{},
 		bus: []devices.GPU{t4At("0000:05:00.0")}}
 	for _, name := range hostModules {
 		w.modules[name] = kmod.Module{Name: name, State: "live"}
 	}
-	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "nvidia"), 0o755))
 	return w
 }
 

@@ -68,7 +68,7 @@ type Supplier interface {
 	// found damaged ones. The error is kbuild.ErrMiss if there are none, joined with a
 	// *kbuild.CorruptError if they are damaged.
 	Find(ctx context.Context, w Want) (set *kbuild.Set, source string, err error)
-	Compile(ctx context.Context, w Want, told CompileEvents) (*kbuild.Set, error)
+	Compile(ctx context.Context, w Want, events CompileEvents) (*kbuild.Set, error)
 	// Signer returns the certificate of the key that will sign the set before it is loaded, or, if
 	// set is nil, the modules that will be compiled. If it returns nil, they stay as they are.
 	Signer(set *kbuild.Set, source string) *x509.Certificate
@@ -77,7 +77,7 @@ type Supplier interface {
 	Keep(ctx context.Context, set *kbuild.Set, needed []string) (*kbuild.Set, error)
 }
 
-// CompileEvents are told while the modules are compiled.
+// CompileEvents are called while the modules are compiled.
 type CompileEvents struct {
 	Waits func(reason string) // another container compiles; "": the instance does not wait any more
 	Warn  func(format string, args ...any)

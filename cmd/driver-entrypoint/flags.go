@@ -40,9 +40,9 @@ func otherVariables() (names []string) {
 	return names
 }
 
-// forget takes secrets out of the environment of this process, so that no program that it starts
+// dropSecrets takes secrets out of the environment of this process, so that no program that it starts
 // inherits them.
-func forget() {
+func dropSecrets() {
 	for _, v := range config.Variables() {
 		if v.Secret {
 			_ = os.Unsetenv(v.Name)

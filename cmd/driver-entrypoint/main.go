@@ -32,7 +32,7 @@ func main() {
 	worker := shim.IsWorker() // before the environment is read: it takes its marker out
 	env := os.Environ()
 	if worker {
-		forget()
+		dropSecrets()
 	}
 	os.Exit(run(os.Args, env, worker, signals, os.Stdout, os.Stderr))
 }

@@ -42,7 +42,7 @@ what is missing; the exit code is then 1, and the archive is there all the same.
 			wrong := support.Write(
 				&archive,
 				time.Now(),
-				append(p.said(cmd.Context(), cfg), support.Machine("/", cfg.StateDir)...),
+				append(p.printed(cmd.Context(), cfg), support.Machine("/", cfg.StateDir)...),
 			)
 			if args[0] != "-" {
 				return errors.Join(wrong, atomicwriter.WriteFile(args[0], archive.Bytes(), 0o600))
@@ -55,9 +55,9 @@ what is missing; the exit code is then 1, and the archive is there all the same.
 	return cmd
 }
 
-// said are the parts of an archive that other commands print. A check that stops the driver is no
+// printed returns the parts of an archive that other commands print. A check that stops the driver is no
 // fault of preflight.
-func (p *program) said(ctx context.Context, cfg config.Config) (parts []support.Part) {
+func (p *program) printed(ctx context.Context, cfg config.Config) (parts []support.Part) {
 	folders := []string{"--run-dir", cfg.Run, "--state-dir", cfg.StateDir}
 	for _, file := range [][]string{
 		{"version.txt", "version"},

@@ -29,7 +29,7 @@ type member struct {
 	begun string        // start time in clock ticks since boot, as in /proc/PID/stat
 	child bool          // a child of this process, which therefore reaps it
 	done  chan struct{} // closed when the process has ended
-	quit  chan struct{} // closed by forget; nil of a child
+	quit  chan struct{} // closed by unwatch; nil of a child
 	once  sync.Once
 	how   string // how it ended; valid after done
 
@@ -160,9 +160,9 @@ func (m *member) signal(s unix.Signal) {
 	_ = unix.Kill(m.pid, s)
 }
 
-// forget ends the watching. A child that does not end keeps its goroutine, which waits for it in
+// unwatch ends the watching. A child that does not end keeps its goroutine, which waits for it in
 // the kernel.
-func (m *member) forget() {
+func (m *member) unwatch() {
 	if !m.child {
 		m.once.Do(func() { close(m.quit) })
 		<-m.done

@@ -128,7 +128,7 @@ func TestLeftovers(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 	}
-	p.main.forget()
+	p.main.unwatch()
 	p.out.close()
 }
 

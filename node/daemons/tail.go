@@ -79,9 +79,9 @@ func (t *tail) close() {
 	t.r.Close()
 }
 
-// said returns the last lines that the program has printed, or if there are none, those of its log
+// lastLines returns the last lines that the program has printed, or if there are none, those of its log
 // file.
-func (p *process) said() []string {
+func (p *process) lastLines() []string {
 	if lines := p.out.last(); len(lines) > 0 {
 		return lines
 	}

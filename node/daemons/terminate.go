@@ -14,7 +14,7 @@ import (
 // endedHow says how the process ended.
 func (p *process) endedHow() string {
 	text := fmt.Sprintf("process %d: %s", p.main.pid, p.main.how)
-	if lines := p.said(); len(lines) > 0 {
+	if lines := p.lastLines(); len(lines) > 0 {
 		text += ": " + lines[len(lines)-1]
 	}
 	return text
@@ -40,7 +40,7 @@ func (p *process) terminate(stopCtx context.Context, wait time.Duration) error {
 		if !m.gone() {
 			left = append(left, fmt.Sprint(m.pid))
 		}
-		m.forget()
+		m.unwatch()
 	}
 	if p.out != nil {
 		p.out.close()

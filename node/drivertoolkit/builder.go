@@ -37,7 +37,7 @@ func (b Builder) Run(ctx context.Context) error {
 		return err
 	}
 	defer f.root.Close()
-	for done, said := "", ""; ctx.Err() == nil; daemons.Sleep(ctx, poll) {
+	for done, logged := "", ""; ctx.Err() == nil; daemons.Sleep(ctx, poll) {
 		var r request
 		err := f.receive(requestFile, &r)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -49,8 +49,8 @@ func (b Builder) Run(ctx context.Context) error {
 				"read the request of the driver container: %w: this container starts again with that one",
 				err,
 			)
-		case err != nil && err.Error() != said:
-			said = err.Error()
+		case err != nil && err.Error() != logged:
+			logged = err.Error()
 			b.Log.Info("waiting for a request of the driver container", "error", err)
 		case err == nil && r.Run != done:
 			done = r.Run
@@ -69,12 +69,12 @@ func (b Builder) serve(ctx context.Context, f folder, r request) {
 	)
 	defer cancel()
 	set, err := b.compile(limited, f, r)
-	if ctx.Err() != nil { // a signal: nothing is said, the next container begins again
+	if ctx.Err() != nil { // a signal: nothing is replied, the next container begins again
 		return
 	}
 	if err == nil {
 		b.Log.Info("the modules are ready for the driver container", "path", set.Dir)
-		b.tell(f, answer{Run: r.Run, Set: filepath.Base(set.Dir)})
+		b.reply(f, answer{Run: r.Run, Set: filepath.Base(set.Dir)})
 		return
 	}
 	b.Log.Error("no modules", "error", err)
@@ -84,12 +84,12 @@ func (b Builder) serve(ctx context.Context, f folder, r request) {
 		a.Full = errors.Is(failed.Err, unix.ENOSPC)
 		a.Failure = failed
 	}
-	b.tell(f, a)
+	b.reply(f, a)
 }
 
-// tell answers. If the driver container has another request by now, or none, it ignores that, and
+// reply answers. If the driver container has another request by now, or none, it ignores that, and
 // what was compiled waits in the folder for its next one.
-func (b Builder) tell(f folder, a answer) {
+func (b Builder) reply(f folder, a answer) {
 	a.Schema = schema
 	if err := f.put(answerFile, a); err != nil { // the driver container finds out by its deadline
 		b.Log.Error("the driver container cannot be told", "error", explain(err, b.Dir))
@@ -132,7 +132,7 @@ func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set,
 		b.Log.Info("the modules are there already", "path", set.Dir)
 		return set, nil
 	}
-	b.tell(f, answer{Run: r.Run})
+	b.reply(f, answer{Run: r.Run})
 	set, err := job.Compile(ctx, b.Log)
 	if err != nil {
 		return nil, err

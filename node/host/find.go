@@ -69,7 +69,7 @@ func (s *supply) findWith(
 		if errors.As(err, new(*kbuild.CorruptError)) {
 			miss = err
 			damaged = from.source
-			s.sayOnce(s.log.Warn, err.Error())
+			s.logOnce(s.log.Warn, err.Error())
 		}
 	}
 	return nil, damaged, miss

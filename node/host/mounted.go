@@ -83,13 +83,13 @@ images:
 		}
 		text := fmt.Sprintf("the module image at %s has %s", root, cmp.Or(strings.Join(has, ", "), "no modules in "+imageModules))
 		s.leftAlone = append(s.leftAlone, text)
-		s.sayOnce(s.log.Info, text+": it is left alone")
+		s.logOnce(s.log.Info, text+": it is left alone")
 	}
 }
 
-// sayOnce logs a sentence that every search finds again.
-func (s *supply) sayOnce(log func(string, ...any), text string) {
-	if _, said := s.said.LoadOrStore(text, true); !said {
+// logOnce logs a sentence that every search finds again.
+func (s *supply) logOnce(log func(string, ...any), text string) {
+	if _, before := s.logged.LoadOrStore(text, true); !before {
 		log(text)
 	}
 }

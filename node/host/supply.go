@@ -48,7 +48,7 @@ type supply struct {
 	toolkitImage string // root with the sources for a Driver Toolkit; "": "/"
 
 	leftAlone []string // what mounted images have that does not fit, by the last Find
-	said      sync.Map // what sayOnce has logged
+	logged    sync.Map // what logOnce has logged
 }
 
 func (s *supply) work() string { return cmp.Or(s.scratch, scratchDir) }

@@ -16,12 +16,12 @@ import (
 func (s *supply) Compile(
 	ctx context.Context,
 	w node.Want,
-	told node.CompileEvents,
+	events node.CompileEvents,
 ) (*kbuild.Set, error) {
 	if !s.cfg.HasToolkit() {
 		return s.compile(ctx, w)
 	}
-	set, err := s.inToolkit(ctx, w, told.Waits)
+	set, err := s.inToolkit(ctx, w, events.Waits)
 	unavailable, ok := errors.AsType[*drivertoolkit.UnavailableError](err)
 	switch {
 	case !ok:
@@ -30,7 +30,7 @@ func (s *supply) Compile(
 	case !s.info.Toolchain:
 		return nil, fmt.Errorf("%w; this image has no compiler of its own", unavailable)
 	}
-	told.Warn(
+	events.Warn(
 		"%v; this container compiles, with headers of the package repositories unless the node has them",
 		unavailable,
 	)

@@ -119,6 +119,6 @@ func (r *Reporter) record(st status.Snapshot) {
 	r.last = s
 	r.recorded = now
 	if s.Reason != "" {
-		r.tell(s.Event, s.node)
+		r.emit(s.Event, s.node)
 	}
 }

@@ -21,13 +21,13 @@ func (r *Reporter) recordGPUs(st status.Snapshot) {
 		if before == g.State && known || g.State == "" || !known && g.State == status.GPUOurs {
 			continue
 		}
-		r.tell(gpuEvent(g), true)
+		r.emit(gpuEvent(g), true)
 	}
 	r.gpus = now
 }
 
-// tell records an Event for the pod and, if it concerns more than this pod, for its node.
-func (r *Reporter) tell(e Event, node bool) {
+// emit records an Event for the pod and, if it concerns more than this pod, for its node.
+func (r *Reporter) emit(e Event, node bool) {
 	e.About = r.o.Pod
 	r.recorder.Record(e)
 	if node && r.o.Node != "" {
@@ -55,7 +55,7 @@ func (r *Reporter) recordLicence(g status.GPU) {
 			g.Address,
 		)
 	}
-	r.tell(e, true)
+	r.emit(e, true)
 }
 
 // gpuEvent returns the Event for the present state of a GPU.
