@@ -56,7 +56,8 @@ func (l loading) insert(ctx context.Context) error {
 		return err
 	}
 	loaded, err := l.insertMissing(ctx)
-	if err == nil || errors.Is(err, modules.ErrRemains) {
+	undone := err != nil && !errors.Is(err, modules.ErrRemains)
+	if !undone {
 		return err
 	}
 	stack.Sweep(ctx, loaded)

@@ -88,11 +88,12 @@ func (n *Node) start(ctx context.Context) (lock Lock, up Served, err error) {
 	if up.Record.Version == "" { // replace was not reached
 		up.Previous = held.Previous
 	}
-	if err == nil {
-		n.Log.Info("the driver is up", "driver", up.Driver.Version, "flavour", up.Driver.Flavour,
-			"kernel", n.Release, "duration", time.Since(begin).Round(time.Millisecond))
+	if err != nil {
+		return held.Lock, up, err
 	}
-	return held.Lock, up, err
+	n.Log.Info("the driver is up", "driver", up.Driver.Version, "flavour", up.Driver.Flavour,
+		"kernel", n.Release, "duration", time.Since(begin).Round(time.Millisecond))
+	return held.Lock, up, nil
 }
 
 // putUp has the phases by which a driver takes its place: the new one in a start, the older one
@@ -135,19 +136,17 @@ func (n *Node) inTurn(ctx context.Context, phases []phase) error {
 		begin := time.Now()
 		err = p.run(ctx, n.saying(n.Log.With("phase", p.name), n.Status))
 		took := time.Since(begin).Round(time.Millisecond)
-		next := ""
-		switch {
-		case err != nil:
-			next = p.name
-		case i+1 < len(phases):
-			next = phases[i+1].name
-		}
-		if err == nil || p.name != status.LockPhase { // without the lock the file is another's
-			n.Status.EndPhase(p.name, took, next)
-		}
 		if err != nil {
+			if p.name != status.LockPhase { // without the lock the file is another's
+				n.Status.EndPhase(p.name, took, p.name)
+			}
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
+		next := ""
+		if i+1 < len(phases) {
+			next = phases[i+1].name
+		}
+		n.Status.EndPhase(p.name, took, next)
 		n.Log.Info("phase finished", "phase", p.name, "duration", took)
 	}
 	return nil

@@ -140,10 +140,11 @@ func (a *Agent) pauseNext(ctx context.Context, l sweepResult) error {
 			"metadata": patch{"annotations": patch{Annotation: r.String()}, "labels": labels},
 		}, nil
 	})
-	if err == nil && done != "" {
-		a.log.Info("the next daemons are paused", "node", a.cfg.Node, "changes", done)
+	if err != nil || done == "" {
+		return err
 	}
-	return err
+	a.log.Info("the next daemons are paused", "node", a.cfg.Node, "changes", done)
+	return nil
 }
 
 // putBack undoes the changes in a record, except those that others have changed since, and removes

@@ -87,12 +87,14 @@ func (f Facts) makeNodes() error {
 		}
 		var major, minor uint32
 		text, err := bounded.Text(filepath.Join(dir, name, "dev"), maxSmall)
-		if err == nil {
-			_, err = fmt.Sscanf(text, "%d:%d", &major, &minor)
+		if err != nil {
+			return fmt.Errorf("make the device file of %s: %w", name, err)
 		}
-		if err == nil {
-			err = devices.Make(filepath.Join(f.Dev, "infiniband", name), major, minor)
+		_, err = fmt.Sscanf(text, "%d:%d", &major, &minor)
+		if err != nil {
+			return fmt.Errorf("make the device file of %s: %w", name, err)
 		}
+		err = devices.Make(filepath.Join(f.Dev, "infiniband", name), major, minor)
 		if err != nil {
 			return fmt.Errorf("make the device file of %s: %w", name, err)
 		}

@@ -75,9 +75,11 @@ func portsOf(dir, device string) (usable []Port, refused []string) {
 	}
 	var numbers []int
 	for _, e := range entries {
-		if n, err := strconv.Atoi(e.Name()); err == nil {
-			numbers = append(numbers, n)
+		n, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
 		}
+		numbers = append(numbers, n)
 	}
 	slices.SortFunc(numbers, cmp.Compare[int])
 	for _, n := range numbers {

@@ -56,14 +56,11 @@ func (s Stack) insertOne(ctx context.Context, m status.Module) error {
 		return err
 	}
 	live, err := s.Kernel.Module(m.Name) // another program was faster: fine if it is the same build
-	if err == nil && live.SrcVersion != m.SrcVersion {
-		err = fmt.Errorf(
-			"another build of it is loaded already (srcversion %s, this one has %s)",
-			live.SrcVersion,
-			m.SrcVersion,
-		)
+	if err != nil || live.SrcVersion == m.SrcVersion {
+		return err
 	}
-	return err
+	return fmt.Errorf("another build of it is loaded already (srcversion %s, this one has %s)",
+		live.SrcVersion, m.SrcVersion)
 }
 
 // ErrRemains marks a load that could not be undone, because a program already used what had been

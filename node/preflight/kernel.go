@@ -80,16 +80,18 @@ func checkKernelRule(in *Input) Check {
 	running := RunningKernel(in.Proc, in.Release)
 	rule.Overridden = nil
 	err := rule.CheckKernel(in.Release)
-	overridden := err != nil && in.Info.CheckKernel(in.Release) == nil
+	overridden := in.Info.CheckKernel(in.Release) == nil
 	broken := rule.CheckFlavour(running, in.Flavour)
-	if err == nil && broken != nil {
-		err, overridden = broken, in.Info.CheckFlavour(running, in.Flavour) == nil
-	} else {
+	switch {
+	case err != nil:
 		broken = nil
+	case broken != nil:
+		err = broken
+		overridden = in.Info.CheckFlavour(running, in.Flavour) == nil
+	default:
+		return ok("driver %s compiles on kernel %s", in.Info.Driver, in.Release)
 	}
 	switch {
-	case err == nil:
-		return ok("driver %s compiles on kernel %s", in.Info.Driver, in.Release)
 	case in.HaveModules:
 		return ok("modules for kernel %s are at hand", in.Release)
 	case !in.CanCompile:

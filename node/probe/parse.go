@@ -122,9 +122,11 @@ func (d *Device) setUsage(f []string) {
 	if err1 == nil && err2 == nil {
 		d.Memory = &Memory{Total: total * mib, Used: used * mib}
 	}
-	if percent, err := strconv.ParseUint(f[2], 10, 32); err == nil {
-		d.Utilization = ratio(float64(percent))
+	percent, err := strconv.ParseUint(f[2], 10, 32)
+	if err != nil {
+		return
 	}
+	d.Utilization = ratio(float64(percent))
 }
 
 // ratio turns a percentage into a number from 0 to 1, nil when it is out of range.
