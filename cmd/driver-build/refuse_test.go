@@ -80,6 +80,7 @@ var wrong = map[string][]string{
 	"builder":         {"docker", "chroot=x", "buildkit=", "buildkit=nowhere", "buildkit=tcp://h.example", "chroot --builder buildkit"},
 	"module-key":      {"/nope --kernel latest", "FOLDER --kernel latest", "GARBAGE --kernel latest", "pkcs11:x=y --kernel latest"},
 	"module-cert":     {"/nope", "GARBAGE --module-key KEY --kernel latest"},
+	"allow-layer":     {"x", "sha256:00", "latest"},
 	"image-key": {
 		"/nope --repository h.example/a", "FOLDER --repository h.example/a", "GARBAGE --repository h.example/a",
 		"CERT --repository h.example/a", "pkcs11:x=y --repository h.example/a",

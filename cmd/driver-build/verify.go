@@ -1,18 +1,24 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/attestation"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runner"
@@ -48,14 +54,12 @@ func newVerifyCmd(a *session.App) *cobra.Command {
 			"  driver-build verify registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --key image.pub\n" +
 			"  driver-build verify oci-archive:driver.tar --deep --kernel 5.15.0-164-generic",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("arch") {
-				o.again.Arch = o.arch
-			}
+			o.again.Arch = o.arch
 			return o.run(cmd.Context(), a, args[0])
 		},
 	}
 	f := cmd.Flags()
-	flags.AddArchTo(f, &o.arch, "amd64", "`ARCH`: which image of an index")
+	flags.AddArchTo(f, &o.arch, "", "`ARCH`: one image of an index (default all; --deep compiles in that for amd64)")
 	f.StringArrayVar(&o.certs, "module-cert", nil, "`FILE` (PEM or DER): modules compiled ahead of time must be signed by one of these certificates' keys (repeatable)")
 	f.StringArrayVar(&o.allowed, "allow-layer", nil, "`DIGEST` or diff ID of a layer that may lie on those of the build, such as one with a site's certificates (repeatable)")
 	f.StringArrayVar(&o.keys, "key", nil, "`FILE` with public keys or certificates (PEM or DER): the image itself must be signed by one of them (repeatable)")
@@ -120,31 +124,25 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 	if err := o.check(ctx, a.Getenv); err != nil {
 		return err
 	}
-	return withImage(
-		ctx,
-		a,
-		image,
-		registry.OpenOptions{Arch: o.arch, Part: registry.Layers},
-		func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
-			closeRunner := o.runners.Attach(s)
-			defer func() { err = errors.Join(err, closeRunner()) }()
-			findings, err := o.examine(ctx, s, image, base)
-			if err != nil {
-				return err
-			}
-			unfit := verify.Unfit(findings)
-			err = show(a, findings)
-			if unfit == nil && a.Format != "json" { // otherwise the error is the verdict
-				fmt.Fprintf(
-					a.Stdout,
-					"%s: no fault found, %d notes and warnings\n",
-					image,
-					len(findings),
-				)
-			}
-			return errors.Join(err, unfit)
-		},
-	)
+	return a.Connect(ctx, nil, nil, func(ctx context.Context, s *session.Session) (err error) {
+		closeRunner := o.runners.Attach(s)
+		defer func() { err = errors.Join(err, closeRunner()) }()
+		findings, err := o.examine(ctx, s, image)
+		if err != nil {
+			return err
+		}
+		unfit := verify.Unfit(findings)
+		err = show(a, findings)
+		if unfit == nil && a.Format != "json" { // otherwise the error is the verdict
+			fmt.Fprintf(
+				a.Stdout,
+				"%s: no fault found, %d notes and warnings\n",
+				image,
+				len(findings),
+			)
+		}
+		return errors.Join(err, unfit)
+	})
 }
 
 // show prints findings, each beginning on a line of its own.
@@ -163,38 +161,119 @@ func (o *verifyFlags) examine(
 	ctx context.Context,
 	s *session.Session,
 	image string,
-	base *registry.Opened,
 ) (all []verify.Finding, err error) {
-	add := func(some []verify.Finding, serr error) {
-		all = append(all, some...)
-		err = serr
-	}
 	if len(o.trust.Keys) > 0 {
 		signed, err := attestation.Open(ctx, s.Registry, image)
 		if err != nil {
 			return nil, err
 		}
-		add(o.trust.Verify(signed))
+		all, err = o.trust.Verify(signed)
+		if err != nil {
+			return nil, err
+		}
 	}
-	if err == nil {
-		add(
-			verify.Examiner{
-				Store:   s.Store,
-				Observe: s.Observe,
-			}.Verify(
-				ctx,
-				image,
-				base.Image,
-				verify.Options{Signers: o.again.Certificates, AllowedLayers: o.layers}),
-		)
+	found, err := o.content(ctx, s, image)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && o.deep {
-		add(o.tryCompile(ctx, s, image, base))
+	all = append(all, found...)
+	if o.deep {
+		found, err = o.tryCompile(ctx, s, image)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
 	}
-	if err == nil && o.rebuild {
-		add(o.again.Images(ctx, s.Builder, image))
+	if o.rebuild {
+		found, err = o.again.Images(ctx, s.Builder, image)
+		all = append(all, found...)
 	}
 	return all, err
+}
+
+// content verifies the image, or all images of an index, or the one of --arch.
+func (o *verifyFlags) content(
+	ctx context.Context,
+	s *session.Session,
+	image string,
+) ([]verify.Finding, error) {
+	examiner := verify.Examiner{Store: s.Store, Observe: s.Observe}
+	options := verify.Options{Signers: o.again.Certificates, AllowedLayers: o.layers}
+	opened, err := s.Registry.Open(ctx, image, registry.OpenOptions{})
+	if err != nil {
+		return nil, err
+	}
+	index, entry, err := oci.OpenIndex(opened.Artifact)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", image, err)
+	}
+	if index == nil || o.arch != "" {
+		img, err := o.single(ctx, s.Registry, image)
+		if errors.Is(err, fs.ErrNotExist) {
+			missing := verify.NewFinding(verify.Error, "layers", "", "the image is not whole: %v", err)
+			return []verify.Finding{missing}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return examiner.Verify(ctx, image, img, options)
+	}
+	if !oci.IsLocal(image) {
+		repository, _, _, err := imagename.Parse(image)
+		if err != nil {
+			return nil, err
+		}
+		entry = func(d v1.Descriptor) (v1.Image, error) {
+			return openEntry(ctx, s.Registry, repository.Name(), d)
+		}
+	}
+	return examiner.VerifyIndex(ctx, image, index, entry, options)
+}
+
+// single opens the only image of a reference, or that of --arch.
+func (o *verifyFlags) single(
+	ctx context.Context,
+	c *registry.Client,
+	image string,
+) (v1.Image, error) {
+	var other error
+	for _, a := range distros.Archs() {
+		if o.arch != "" && o.arch != a.Name {
+			continue
+		}
+		chosen := registry.OpenOptions{Arch: a.Name, Part: registry.Layers}
+		opened, err := c.Open(ctx, image, chosen)
+		_, is := errors.AsType[*oci.PlatformError](err)
+		if is {
+			other = err
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return opened.Image, nil
+	}
+	return nil, other
+}
+
+// openEntry opens the image of an entry of an index in a registry, with its layers. An image for
+// another platform than the entry says is wrong content.
+func openEntry(
+	ctx context.Context,
+	c *registry.Client,
+	repository string,
+	d v1.Descriptor,
+) (v1.Image, error) {
+	chosen := registry.OpenOptions{Arch: d.Platform.Architecture, Part: registry.Layers}
+	opened, err := c.Open(ctx, repository+"@"+d.Digest.String(), chosen)
+	_, other := errors.AsType[*oci.PlatformError](err)
+	if other {
+		return nil, failure.New(failure.Content, err.Error())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return opened.Image, nil
 }
 
 // tryCompile compiles in the image. A compile that fails is a finding.
@@ -202,8 +281,12 @@ func (o *verifyFlags) tryCompile(
 	ctx context.Context,
 	s *session.Session,
 	image string,
-	base *registry.Opened,
 ) ([]verify.Finding, error) {
+	chosen := registry.OpenOptions{Arch: cmp.Or(o.arch, "amd64"), Part: registry.Layers}
+	base, err := s.Registry.Open(ctx, image, chosen)
+	if err != nil {
+		return nil, err
+	}
 	release, err := s.TryCompile(ctx, image, base, o.kernel)
 	failed, ran := errors.AsType[*runner.FailedError](err)
 	switch {

@@ -60,6 +60,42 @@ func newImage(raw []byte, b Blobs) (*image, error) {
 	return i, nil
 }
 
+// OpenIndex reads the index that an artifact is, or returns nil for anything else. entry opens an
+// image of it, where the artifact is on this machine.
+func OpenIndex(a Artifact) (
+	index *v1.IndexManifest,
+	entry func(v1.Descriptor) (v1.Image, error),
+	err error,
+) {
+	opened, ok := a.(*stored)
+	if !ok {
+		return nil, nil, nil
+	}
+	isIndex, err := kindOf(opened.raw)
+	if err != nil || !isIndex {
+		return nil, nil, err
+	}
+	doc, err := strictjson.Decode[v1.IndexManifest](opened.raw)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the index is malformed: %w", err)
+	}
+	return &doc, func(d v1.Descriptor) (v1.Image, error) {
+		err := checkDescriptor(d)
+		if err != nil {
+			return nil, err
+		}
+		raw, err := opened.blobs.Document(d.Digest, MaxManifest)
+		if err != nil {
+			return nil, err
+		}
+		err = checkSize(d, raw)
+		if err != nil {
+			return nil, err
+		}
+		return NewImage(raw, opened.blobs)
+	}, nil
+}
+
 func (i *image) Manifest() (*v1.Manifest, error)           { return i.manifest.DeepCopy(), nil }
 func (i *image) ConfigName() (v1.Hash, error)              { return i.manifest.Config.Digest, nil }
 func (i *image) RawConfigFile() ([]byte, error)            { return i.config, nil }

@@ -10,9 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/strictjson"
 )
@@ -142,108 +140,38 @@ func encode(v any) []byte {
 func isEmpty(v any) bool { return v == nil || reflect.ValueOf(v).IsZero() }
 
 // checkDescription: the entrypoint refuses to start without the description of its image, and
-// follows what it says. Labels and variables repeat it.
+// follows what it says.
 func checkDescription(s *subject) {
 	info := s.info
 	switch {
 	case errors.Is(s.infoErr, fs.ErrNotExist):
 		if s.which(recipe.EntrypointName) != nil {
-			s.fail(driverinfo.Path, "is not there: the entrypoint cannot know which driver it has")
+			s.fail(
+				driverinfo.Path,
+				"is not there: the entrypoint cannot know which driver it has",
+			)
 		}
 		return
 	case s.infoErr != nil:
 		s.fail(driverinfo.Path, "%v", s.infoErr)
 		return
 	}
-	differs := func(what, want, of, is string) {
-		if sorted(want) != sorted(is) {
-			s.fail(driverinfo.Path, "%s is %q, %s %.200q", what, want, of, is)
-		}
-	}
-	differs("driver", info.Driver, "that of the libraries is", s.version)
-	differs("arch", info.Arch, "that of the image is", s.config.Architecture)
-	want := recipe.DescribedLabels(info)
-	labels := s.config.Config.Labels
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		what := strings.TrimPrefix(name[strings.LastIndexByte(name, '.'):], ".")
-		differs(what, want[name], "the label "+name+" says", labels[name])
-	}
-	variables := recipe.Variables(info)
-	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		if is := s.env(name); is != variables[name] {
-			s.fail(driverinfo.Path, "needs the variable %s=%s, the image has %.200q", name, variables[name], is)
-		}
-	}
-	s.checkOtherLabels()
-	if d, err := distros.Lookup(info.OS); err == nil && !s.modulesOnly() {
-		if id, version, err := osrelease.Read(s.tree.OpenFS()); err != nil || !distros.Userland(d).Matches(id, version) {
-			s.fail(driverinfo.Path, "os is %q, etc/os-release says %q %q", info.OS, id, version)
-		}
-	}
-	if !info.Toolchain && len(info.Precompiled) == 0 {
-		s.find(Note, driverinfo.Path, "says that the image has neither modules nor a toolchain to compile them: a node needs an image of modules beside it, or a system that loads them")
-	}
-	for _, flavour := range info.Flavours {
-		if dir := recipe.KernelDir(info.Driver, flavour); !s.tree.Exists(dir) && s.tree.Exists("usr/src/nvidia-"+info.Driver) {
-			s.fail(driverinfo.Path, "names the flavour %s, whose sources (%s) are not there", flavour, dir)
-		}
-	}
-}
-
-// sorted puts the words of a list in order: labels have the order of the request.
-func sorted(list string) string {
-	words := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
-	return strings.Join(slices.Sorted(slices.Values(words)), ",")
-}
-
-// checkOtherLabels checks those that the description has a part of.
-func (s *subject) checkOtherLabels() {
-	info := s.info
-	labels := s.config.Config.Labels
-	// "name: reason; name: reason", and a reason may hold anything
-	said := labels[recipe.LabelOverridden]
-	if (said == "") != (len(info.Overridden) == 0) ||
-		slices.ContainsFunc(
-			info.Overridden,
-			func(name string) bool { return !strings.Contains("; "+said, "; "+name+": ") },
-		) {
+	if info.Driver != s.version {
 		s.fail(
 			driverinfo.Path,
-			"overridden rules are %q, the label says %q",
-			strings.Join(info.Overridden, ", "),
-			said,
+			"driver is %q, that of the libraries is %q",
+			info.Driver,
+			s.version,
 		)
 	}
-	for tag := range strings.SplitSeq(labels[recipe.OCIPrefix+"version"]+","+labels[recipe.LabelAliases], ",") {
-		if tag != "" && !strings.HasPrefix(tag, info.Driver+"-") &&
-			!strings.HasPrefix(tag, strings.TrimPrefix(info.Branch, "R")+"-") {
-			s.fail(
-				driverinfo.Path,
-				"driver is %q of branch %s, a label names the tag %.200q",
-				info.Driver,
-				info.Branch,
-				tag,
-			)
-		}
+	if arch := s.config.Architecture; info.Arch != arch {
+		s.fail(driverinfo.Path, "arch is %q, that of the image is %.200q", info.Arch, arch)
 	}
-	signer := labels[recipe.LabelSigner]
-	if len(s.sets) == 0 && signer != "" {
-		s.fail(
-			"",
-			"the label %s is %.100q, and the image has no modules",
-			recipe.LabelSigner,
-			signer,
+	if !info.Toolchain && len(info.Precompiled) == 0 {
+		s.find(
+			Note,
+			driverinfo.Path,
+			"says that the image has neither modules nor a toolchain to compile them: a node needs an image of modules beside it, or a system that loads them",
 		)
-	}
-	for _, m := range s.sets {
-		if m.Damage == "" && m.Certificate != signer {
-			s.fail(
-				m.path(),
-				"is signed with the certificate %q, the label %s says %.100q",
-				m.Certificate,
-				recipe.LabelSigner,
-				signer,
-			)
-		}
 	}
 }

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -41,46 +40,22 @@ func (s *subject) components() (all map[string]string, err error) {
 // checkFabric: on a machine with NVSwitch every CUDA program fails without a fabric manager of
 // exactly the driver's version.
 func checkFabric(s *subject) {
-	listed, err := s.components()
-	if err != nil {
-		s.fail(recipe.ComponentsFile, "%v", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(listed)) {
-		if name != matrix.NVLSM && s.version != "" && listed[name] != s.version {
-			s.fail(
-				recipe.ComponentsFile,
-				"%s is of version %s, the driver of version %s: they work together only in the same version",
-				name,
-				listed[name],
-				s.version,
-			)
-		}
-		if !s.tree.Exists(recipe.ComponentLicence(name)) {
-			s.fail(
-				recipe.ComponentLicence(name),
-				"is not there: component %s must come with its licence",
-				name,
-			)
-		}
-	}
-	for _, c := range []struct{ component, file string }{
-		{matrix.FabricManager, "usr/bin/nv-fabricmanager"},
-		{matrix.IMEX, "usr/bin/nvidia-imex"},
-		{matrix.IMEX, "usr/bin/nvidia-imex-ctl"},
-		{matrix.NVLSM, recipe.NVLSMDir + "/sbin/nvlsm"},
-		{matrix.NVLSM, recipe.NVLSMDir + "/lib/libgrpc_mgr.so"},
+	for _, name := range []string{
+		"usr/bin/nv-fabricmanager",
+		"usr/bin/nvidia-imex",
+		"usr/bin/nvidia-imex-ctl",
+		recipe.NVLSMDir + "/sbin/nvlsm",
 	} {
-		if e := s.which(c.file); e != nil {
+		e := s.which(name)
+		if e != nil {
 			s.checkProgram(e)
-		} else if listed[c.component] != "" && !s.tree.Exists(c.file) {
-			s.fail(c.file, "is not there, but belongs to component %s", c.component)
 		}
 	}
 	program := s.at("usr/bin/nv-fabricmanager")
 	released := slices.Contains(matrix.Released(s.version), matrix.FabricManager)
 	switch {
 	case program != nil:
-		s.checkFabricManager(program, listed)
+		s.checkFabricManager(program)
 	case released && s.info.VGPU == "": // before, the fabric manager was no component; a vGPU sees no switches
 		s.find(
 			Note,
@@ -92,7 +67,7 @@ func checkFabric(s *subject) {
 }
 
 // checkFabricManager looks at what the fabric manager needs.
-func (s *subject) checkFabricManager(e *rootfs.Entry, listed map[string]string) {
+func (s *subject) checkFabricManager(e *rootfs.Entry) {
 	if s.which("ibstat") == nil {
 		s.find(
 			Warning,
@@ -117,10 +92,6 @@ func (s *subject) checkFabricManager(e *rootfs.Entry, listed map[string]string) 
 			"has no topology: the fabric manager does not start without that of its machine",
 		)
 	}
-	severity := Error
-	if listed[matrix.FabricManager] == s.version {
-		severity = Warning // the archive was of this version; the program may have been replaced
-	}
 	found := false
 	r, err := e.Open()
 	if err == nil {
@@ -131,7 +102,7 @@ func (s *subject) checkFabricManager(e *rootfs.Entry, listed map[string]string) 
 		s.fail(e.Path, "%v", err)
 	case !found && s.version != "":
 		s.find(
-			severity,
+			Warning,
 			e.Path,
 			"does not hold the version of the driver, %s: a fabric manager of another version does not work with it",
 			s.version,

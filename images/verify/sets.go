@@ -3,18 +3,15 @@ package verify
 import (
 	"context"
 	"crypto/x509"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/elffile"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/kernelmodules"
@@ -64,10 +61,8 @@ type ModuleInfo struct {
 	signed bool
 	wrong  error // what is wrong with the signature
 
-	info      kmod.Info
-	exports   []string // symbols that it offers to other modules
-	undefined []string // NVIDIA's symbols that it takes from other modules
-	damage    error    // why these are not known
+	info   kmod.Info
+	damage error // why it is not known
 }
 
 // moduleSets examines the sets of an image. With signers, each module must be signed by one of
@@ -164,7 +159,9 @@ func moduleInfo(
 	}
 	defer file.Close()
 	i.Name = f.Name
-	i.damage = i.read(f.Path, file, f.Size)
+	i.info, i.damage = kmod.InfoOf(f.Path, file, f.Size)
+	i.Vermagic = i.info.Vermagic
+	i.SrcVersion = i.info.SrcVersion
 	length, der, err := sign.Split(file, f.Size)
 	i.signed = der != nil || err != nil
 	if err == nil && i.signed {
@@ -186,71 +183,4 @@ func moduleInfo(
 		err = nil
 	}
 	return i, err
-}
-
-// Bounds of a module's tables, in bytes. The largest driver has 3 MB of symbols.
-const (
-	maxSymbols = 64 << 20
-	symbolSize = 24 // of an ELF file of 64 bits
-)
-
-// ownSymbol matches the symbols by which NVIDIA's modules call each other. All others are the
-// kernel's, which is not there.
-var ownSymbol = regexp.MustCompile(
-	`^(?:nvidia_p2p_|nvidia_get_rm_ops|nvidia_register_module|nvidia_unregister_module|nvUvmInterface|nvKmsKapi)`,
-)
-
-// read reads what a module is made for and what it takes from others.
-func (i *ModuleInfo) read(name string, content io.ReaderAt, size int64) (err error) {
-	i.info, err = kmod.InfoOf(name, content, size)
-	if err != nil {
-		return err
-	}
-	i.Vermagic = i.info.Vermagic
-	i.SrcVersion = i.info.SrcVersion
-	f, err := elffile.Read(content, size)
-	if errors.Is(err, elffile.ErrMagic) {
-		return nil // compressed
-	}
-	if err != nil {
-		return err
-	}
-	i.exports, err = kmod.Exports(f)
-	if err == nil {
-		i.undefined, err = undefinedSymbols(f)
-	}
-	return err
-}
-
-// undefinedSymbols lists NVIDIA's symbols that a module does not define.
-func undefinedSymbols(f *elffile.File) (names []string, err error) {
-	symbols, err := f.Section(".symtab", maxSymbols)
-	if errors.Is(err, elffile.ErrNoSection) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	text, err := f.Section(".strtab", maxSymbols)
-	if err != nil {
-		return nil, err
-	}
-	for s := range slices.Chunk(symbols, symbolSize) {
-		// the section that defines it
-		if len(s) < symbolSize || binary.LittleEndian.Uint16(s[6:]) != 0 {
-			continue
-		}
-		at := binary.LittleEndian.Uint32(s)
-		if uint64(at) >= uint64(len(text)) {
-			return nil, fmt.Errorf(
-				"%w: a symbol's name lies outside of its table",
-				elffile.ErrFormat,
-			)
-		}
-		name, _, _ := strings.Cut(string(text[at:min(len(text), int(at)+256)]), "\x00")
-		if ownSymbol.MatchString(name) {
-			names = append(names, name)
-		}
-	}
-	return names, nil
 }

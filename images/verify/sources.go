@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"bytes"
 	"path"
 	"regexp"
 	"slices"
@@ -109,57 +108,19 @@ func (s *subject) checkKernelDirs(top string) (found bool) {
 		}
 		found = true
 		for _, name := range []string{"Kbuild", "Makefile"} {
-			s.checkSource(dir+"/"+name, "")
+			s.checkSource(dir + "/" + name)
 		}
-		s.checkNamedSources(dir)
 	}
 	return found
 }
 
-// namedSource matches what the driver's build files name: sources (NVIDIA_SOURCES += nvidia/nv.c),
-// which are below the folder of the flavour, and objects that come compiled
-// ($(src)/nvidia/nv-kernel.o_binary).
-var namedSource = regexp.MustCompile(
-	`(?m)^\s*NV[A-Z_]*SOURCES[A-Z_]*\s*[:+?]?=\s*([A-Za-z0-9_/.-]+\.(?:c|cpp|S))\s*$|\$\(src\)/([A-Za-z0-9_/.-]+\.o_binary)`,
-)
-
-// maxBuildFile bounds one of the driver's build files. They have at most 20 kB.
-const maxBuildFile = 1 << 20
-
-// checkNamedSources checks that the folder has what its build files name. A compile fails without;
-// only the node would notice.
-func (s *subject) checkNamedSources(dir string) {
-	named := map[string]bool{}
-	for _, e := range s.all {
-		base := path.Base(e.Path)
-		if e.Kind != rootfs.File || !recipe.InFolder(e.Path, dir) ||
-			base != "Kbuild" && !strings.HasSuffix(base, ".Kbuild") &&
-				!strings.HasSuffix(base, ".mk") {
-			continue
-		}
-		for _, m := range namedSource.FindAllSubmatch(s.text(e.Path, maxBuildFile), -1) {
-			if file := dir + "/" + string(bytes.Join(m[1:], nil)); !named[file] {
-				named[file] = true
-				s.checkSource(file, base)
-			}
-		}
-	}
-}
-
-// checkSource checks one file of the sources; by names it, "" if every driver has it.
-func (s *subject) checkSource(name, by string) {
-	switch e := s.at(name); {
-	case e == nil && by == "":
-		s.fail(name, "is not there: the modules cannot be compiled")
+// checkSource checks one file of the sources.
+func (s *subject) checkSource(name string) {
+	e := s.at(name)
+	switch {
 	case e == nil:
-		s.fail(name, "is not there, but %s names it: the modules cannot be compiled", by)
+		s.fail(name, "is not there: the modules cannot be compiled")
 	case e.Kind != rootfs.File || e.Size == 0:
 		s.fail(name, "is empty or no file: the modules cannot be compiled")
-	case strings.HasSuffix(name, ".o_binary"):
-		if f, err := readELF(e); err != nil {
-			s.fail(name, "%v", err)
-		} else if !f.Relocatable || f.Machine != s.machine() {
-			s.fail(name, "is no object file for %s: the modules cannot be compiled", s.config.Architecture)
-		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -129,8 +130,6 @@ func rules() []rule {
 		{"dependencies", ofDriver(checkNeeded)},
 		{"loaded-by-name", checkLoaded},
 		{"permissions", checkPermissions},
-		{"privileges", checkPrivileges},
-		{"preload", checkPreload},
 		{"firmware", checkFirmware},
 		{"kernel-sources", checkSources},
 		{"toolchain", checkToolchain},
@@ -144,7 +143,6 @@ func rules() []rule {
 		{"description", checkDescription},
 		{"modules", checkModules},
 		{"module-signature", checkModuleSignatures},
-		{"kmm", checkKMM},
 	}
 }
 
@@ -200,12 +198,16 @@ func (e Examiner) Verify(
 	}
 	s.rule = "layers"
 	s.described, err = s.compareImage(ctx, e.Store, layers, o.AllowedLayers)
-	if err != nil || Unfit(s.findings) != nil {
-		return s.findings, err
+	if err == nil && Unfit(s.findings) == nil {
+		err = e.unpacked(ctx, name, "verify", img, nil, func(tree *rootfs.Tree) error {
+			return s.examine(ctx, e.Store, tree, o.Signers)
+		})
 	}
-	err = e.unpacked(ctx, name, "verify", img, nil, func(tree *rootfs.Tree) error {
-		return s.examine(ctx, e.Store, tree, o.Signers)
-	})
+	if errors.Is(err, fs.ErrNotExist) {
+		s.rule = "layers"
+		s.fail("", "what the manifest names is not there: %v", err)
+		return s.findings, nil
+	}
 	return s.findings, err
 }
 

@@ -1,61 +1,19 @@
 package verify
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"unicode"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"pgregory.net/rapid"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/recipe"
 )
-
-// TestCheckSet: a module that the kernel of its set refuses is found.
-func TestCheckSet(t *testing.T) {
-	t.Parallel()
-	const driver, kernel = "535.261.03", "6.1.0-56-amd64"
-	uvm := imagetest.LinkedModule("nvidia_uvm", driver, kernel, nil, []string{"nvUvmInterfaceRegisterGpu", "kmalloc"})
-	core := imagetest.LinkedModule("nvidia", driver, kernel, []string{"nvUvmInterfaceRegisterGpu"}, []string{"kmalloc"})
-	for what, c := range map[string]struct {
-		modules map[string][]byte
-		want    []string
-	}{
-		"good":         {map[string][]byte{"nvidia": core, "nvidia-uvm": uvm}, nil},
-		"other kernel": {map[string][]byte{"nvidia": imagetest.Module("nvidia", driver, "6.1.0-9-amd64"), "nvidia-uvm": imagetest.Module("nvidia_uvm", driver, kernel)}, []string{`is for kernel "6.1.0-9-amd64" (vermagic)`}},
-		"other driver": {map[string][]byte{"nvidia": core, "nvidia-uvm": imagetest.Module("nvidia_uvm", "550.54.14", kernel)}, []string{"is of driver 550.54.14"}},
-		"companion":    {map[string][]byte{"nvidia": core, "nvidia-uvm": uvm, "nvidia-fs": imagetest.Module("nvidia_fs", "2.13.5", kernel)}, nil},
-		"companion of another kernel": {map[string][]byte{"nvidia": core, "nvidia-uvm": uvm, "nvidia-fs": imagetest.Module("nvidia_fs", "2.13.5", "6.1.0-9-amd64")},
-			[]string{`is for kernel "6.1.0-9-amd64" (vermagic)`}},
-		"other module":   {map[string][]byte{"nvidia": core, "nvidia-uvm": imagetest.Module("nvidia_drm", driver, kernel)}, []string{"is the module nvidia_drm"}},
-		"one is missing": {map[string][]byte{"nvidia": core}, []string{"has no module nvidia_uvm"}},
-		"symbol":         {map[string][]byte{"nvidia": imagetest.Module("nvidia", driver, kernel), "nvidia-uvm": uvm}, []string{"needs nvUvmInterfaceRegisterGpu, which no module of its set has"}},
-		"no module":      {map[string][]byte{"nvidia": core, "nvidia-uvm": []byte("text")}, []string{"not a kernel module"}},
-	} {
-		set := ModuleSet{Folder: "x", Kernel: kernel}
-		for name, data := range c.modules {
-			f := ModuleInfo{Name: name}
-			f.damage = f.read(name+".ko", bytes.NewReader(data), int64(len(data)))
-			set.Modules = append(set.Modules, f)
-		}
-		var got []string
-		s := &subject{version: driver}
-		s.checkSet(set)
-		for _, f := range s.findings {
-			got = append(got, f.Message)
-		}
-		if len(got) != len(c.want) || len(got) > 0 && !strings.Contains(got[0], c.want[0]) {
-			t.Errorf("%s: %s", what, cmp.Diff(c.want, got))
-		}
-	}
-}
 
 func TestSummarizeBase(t *testing.T) {
 	t.Parallel()
@@ -80,5 +38,45 @@ func TestOneLine(t *testing.T) {
 		assert.Equalf(rt, 1, len(strings.Split(found.String(), "\n")), "lines of %q", found.String())
 		assert.Equal(rt, -1, strings.IndexFunc(found.String(), func(r rune) bool { return !unicode.IsPrint(r) }))
 		assert.Equal(rt, name, found.Path)
+	})
+}
+
+// TestConfigDifferences: a field is named by its path, and no other key can pass for it.
+func TestConfigDifferences(t *testing.T) {
+	t.Parallel()
+	const built = `{"os":"linux","config":{"Env":["A=1","B="],"Labels":{"a.b":"c"}},"rootfs":{"type":"layers","diff_ids":null}}`
+	for is, want := range map[string]string{
+		built: "",
+		`{"config":{"Env":["B=","A=1"],"User":"","Labels":{"a.b":"c"}},"os":"linux","rootfs":{"type":"layers","diff_ids":["x"]}}`: "",
+		strings.Replace(built, `"A=1"`, `"A=2"`, 1):                             `config.Env.A is "2", not "1"`,
+		strings.Replace(built, `"A=1"`, `"A=1","A=1"`, 1):                       `config.Env is ["A=1","A=1","B="], not {"A":"1","B":""}`,
+		strings.Replace(built, `"Env"`, `"User":"nobody","Env"`, 1):             `config.User is "nobody", not set`,
+		strings.Replace(built, `"c"`, `"d"`, 1):                                 `config.Labels.a.b is "d", not "c"`,
+		strings.Replace(built, `"config"`, `"config.User":"x","config"`, 1):     `config.User is "x", not set`,
+		strings.Replace(built, `"layers"`, `"x"`, 1):                            `rootfs.type is "x", not "layers"`,
+		strings.Replace(built, `"os":"linux",`, "", 1):                          `os is not set, not "linux"`,
+		strings.Replace(built, `"config"`, `"config":{"User":"x"},"config"`, 1): "malformed",
+	} {
+		got, err := ConfigDifferences([]byte(built), []byte(is))
+		text := strings.Join(got, "; ")
+		if err != nil {
+			text = err.Error()
+		}
+		assert.Equalf(t, true, text == want || want != "" && strings.Contains(text, want), "%s: %s", is, text)
+	}
+}
+
+// FuzzConfigDifferences: whatever the configuration is, a difference is found or the fields are the same.
+func FuzzConfigDifferences(f *testing.F) {
+	f.Add([]byte(`{"config":{"Env":["A=1"]}}`), []byte(`{"config":{"Env":["A=1","A=2"]}}`))
+	f.Add([]byte(`{"config":null}`), []byte(`{"rootfs":{"diff_ids":[]}}`))
+	f.Fuzz(func(t *testing.T, want, is []byte) {
+		there, err := ConfigDifferences(want, is)
+		if err != nil {
+			return
+		}
+		back, err := ConfigDifferences(is, want)
+		assert.NoError(t, err)
+		assert.Equal(t, len(there) == 0, len(back) == 0)
 	})
 }
