@@ -206,8 +206,7 @@ func TestVerifyIndex(t *testing.T) {
 			}
 			return c.image, nil
 		}
-		index := &v1.IndexManifest{Manifests: c.entries}
-		found := require.Value(examiner(r.b).VerifyIndex(t.Context(), "x", index, open, verify.Options{}))(t)
+		found := require.Value(examiner(r.b).VerifyIndex(t.Context(), "x", c.entries, open, verify.Options{}))(t)
 		assert.Equalf(t, c.want != "", verify.Unfit(found) != nil, "%s: %v", what, found)
 		assert.Containsf(t, fmt.Sprint(found), c.want, "%s", what)
 	}

@@ -203,11 +203,11 @@ func (o *verifyFlags) content(
 	if err != nil {
 		return nil, err
 	}
-	index, entry, err := oci.OpenIndex(opened.Artifact)
+	entries, open, err := oci.OpenIndex(opened.Artifact)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", image, err)
 	}
-	if index == nil || o.arch != "" {
+	if open == nil || o.arch != "" {
 		img, err := o.single(ctx, s.Registry, image)
 		if errors.Is(err, fs.ErrNotExist) {
 			missing := verify.NewFinding(verify.Error, "layers", "", "the image is not whole: %v", err)
@@ -223,11 +223,11 @@ func (o *verifyFlags) content(
 		if err != nil {
 			return nil, err
 		}
-		entry = func(d v1.Descriptor) (v1.Image, error) {
+		open = func(d v1.Descriptor) (v1.Image, error) {
 			return openEntry(ctx, s.Registry, repository.Name(), d)
 		}
 	}
-	return examiner.VerifyIndex(ctx, image, index, entry, options)
+	return examiner.VerifyIndex(ctx, image, entries, open, options)
 }
 
 // single opens the only image of a reference, or that of --arch.

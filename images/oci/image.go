@@ -60,31 +60,23 @@ func newImage(raw []byte, b Blobs) (*image, error) {
 	return i, nil
 }
 
-// OpenIndex reads the index that an artifact is, or returns nil for anything else. entry opens an
-// image of it, where the artifact is on this machine.
+// OpenIndex returns the entries of the index that an artifact is, and what opens an image of them
+// where the artifact is on this machine. open is nil for anything else than an index.
 func OpenIndex(a Artifact) (
-	index *v1.IndexManifest,
-	entry func(v1.Descriptor) (v1.Image, error),
+	entries []v1.Descriptor,
+	open func(v1.Descriptor) (v1.Image, error),
 	err error,
 ) {
-	opened, ok := a.(*stored)
+	index, ok := a.(*stored)
 	if !ok {
 		return nil, nil, nil
 	}
-	isIndex, err := kindOf(opened.raw)
-	if err != nil || !isIndex {
+	doc, err := parse(index.raw)
+	if err != nil || doc.Manifests == nil {
 		return nil, nil, err
 	}
-	doc, err := strictjson.Decode[v1.IndexManifest](opened.raw)
-	if err != nil {
-		return nil, nil, fmt.Errorf("the index is malformed: %w", err)
-	}
-	return &doc, func(d v1.Descriptor) (v1.Image, error) {
-		err := checkDescriptor(d)
-		if err != nil {
-			return nil, err
-		}
-		raw, err := opened.blobs.Document(d.Digest, MaxManifest)
+	return *doc.Manifests, func(d v1.Descriptor) (v1.Image, error) {
+		raw, err := index.blobs.Document(d.Digest, MaxManifest)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +84,7 @@ func OpenIndex(a Artifact) (
 		if err != nil {
 			return nil, err
 		}
-		return NewImage(raw, opened.blobs)
+		return NewImage(raw, index.blobs)
 	}, nil
 }
 

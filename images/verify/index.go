@@ -16,12 +16,12 @@ import (
 func (e Examiner) VerifyIndex(
 	ctx context.Context,
 	name string,
-	index *v1.IndexManifest,
+	entries []v1.Descriptor,
 	open func(v1.Descriptor) (v1.Image, error),
 	o Options,
 ) (all []Finding, err error) {
 	seen := map[string]bool{}
-	for i, d := range index.Manifests {
+	for i, d := range entries {
 		s := &subject{rule: "index"}
 		entry := fmt.Sprintf("entry %d (%s)", i+1, d.Digest)
 		switch {
