@@ -95,18 +95,26 @@ func regular(path string, stat func() (fs.FileInfo, error)) error {
 	if err != nil {
 		return err
 	}
-	kind := "a device"
-	switch mode := st.Mode(); {
-	case mode.IsRegular():
+	if st.Mode().IsRegular() {
 		return nil
-	case mode.IsDir():
-		kind = "a folder"
-	case mode&fs.ModeNamedPipe != 0:
-		kind = "a pipe"
-	case mode&fs.ModeSocket != 0:
-		kind = "a socket"
 	}
-	return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%w but %s", ErrNotRegular, kind)}
+	err = fmt.Errorf("%w but %s", ErrNotRegular, Kind(st.Mode()))
+	return &fs.PathError{Op: "open", Path: path, Err: err}
+}
+
+// Kind says what a file is that is no regular one: "a folder".
+func Kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a folder"
+	case mode&fs.ModeSymlink != 0:
+		return "a link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	}
+	return "a device"
 }
 
 // File returns the content of a file that [Open] opens.

@@ -23,6 +23,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // maxPrefix bounds the part of a name that its temporary file repeats: a name may have 255 bytes.
@@ -158,47 +160,39 @@ func find(path string) (file string, stream bool, err error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if _, err := os.Lstat(path); err == nil {
-			return "", false, fmt.Errorf(
-				"%s is a link that leads nowhere: remove it, or create what it leads to",
-				path,
-			)
+		_, missing := os.Lstat(path)
+		if missing != nil {
+			return path, false, nil
 		}
-		return path, false, nil
+		return "", false, fmt.Errorf(
+			"%s is a link that leads nowhere: remove it, or create what it leads to", path,
+		)
 	case errors.Is(err, unix.ENOTDIR):
 		return "", false, fmt.Errorf("%s is no folder", filepath.Dir(path))
 	case err != nil:
 		return "", false, fmt.Errorf("%s cannot be used: %w", path, reason(err))
-	case info.Mode().IsRegular():
-		file, err = filepath.EvalSymlinks(path)
-		if err == nil && isMount(file) {
-			err = fmt.Errorf(
-				"%s is mounted by itself, so that no other file can take its place: mount its folder instead",
-				path,
-			)
-		}
-		return file, false, err
-	case info.Mode()&fs.ModeNamedPipe != 0, info.Mode()&fs.ModeCharDevice != 0:
+	case info.Mode()&(fs.ModeNamedPipe|fs.ModeCharDevice) != 0:
 		return path, true, nil
+	case !info.Mode().IsRegular():
+		return "", false, refuse(path, info.Mode())
 	}
-	return "", false, refuse(path, info.Mode())
+	file, err = filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", false, err
+	}
+	if isMount(file) {
+		return "", false, fmt.Errorf(
+			"%s is mounted by itself, so that no other file can take its place: mount its folder instead",
+			path,
+		)
+	}
+	return file, false, nil
 }
 
 func refuse(path string, mode fs.FileMode) error {
-	what := "no regular file"
-	switch {
-	case mode.IsDir():
-		what = "a folder"
-	case mode&fs.ModeSymlink != 0:
-		what = "a link"
-	case mode&fs.ModeSocket != 0:
-		what = "a socket"
-	case mode&fs.ModeNamedPipe != 0:
-		what = "a pipe"
-	case mode&fs.ModeDevice != 0:
-		what = "a device"
-	}
-	return fmt.Errorf("%s is %s, which is not replaced: give the name of a file", path, what)
+	return fmt.Errorf(
+		"%s is %s, which is not replaced: give the name of a file", path, bounded.Kind(mode),
+	)
 }
 
 // DiskFull adds what to do to the error of a full disk; path is on that disk.

@@ -63,11 +63,11 @@ func openStream(ctx context.Context, path string) (*os.File, error) {
 // overwritten in place.
 func stillStream(f *os.File) error {
 	info, err := f.Stat()
-	if err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeCharDevice) == 0 {
-		err = refuse(f.Name(), info.Mode())
-	}
 	if err != nil {
 		return errors.Join(err, f.Close())
+	}
+	if info.Mode()&(fs.ModeNamedPipe|fs.ModeCharDevice) == 0 {
+		return errors.Join(refuse(f.Name(), info.Mode()), f.Close())
 	}
 	return nil
 }

@@ -49,7 +49,10 @@ func isNamed(f *os.File) bool {
 		return false
 	}
 	named, err := os.Lstat(f.Name())
-	return err == nil && os.SameFile(opened, named)
+	if err != nil {
+		return false
+	}
+	return os.SameFile(opened, named)
 }
 
 // Sweep removes temporary files that no process writes any more: nobody has their lock. It reports
