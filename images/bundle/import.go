@@ -141,34 +141,35 @@ func (t *transfer) ask(ctx context.Context) error {
 
 // pushBlobs pushes the blobs of the bundle, and those that can only be mounted.
 func (t *transfer) pushBlobs(ctx context.Context) error {
-	here := t.bundle.List.present()
-	var err error
-	if t.bundle.file == nil {
-		err = t.bundle.pass(ctx, t.pushBlob, func(f Fault) error { return f })
-	} else {
-		err = t.parallel(ctx, len(here), func(ctx context.Context, n int) error {
-			d := v1.Descriptor{Digest: here[n].Digest, Size: here[n].Size}
-			return t.pushBlob(ctx, oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) { return t.bundle.open(d) }})
-		})
+	err := t.pushPresent(ctx)
+	if err != nil {
+		return err
 	}
 	for _, a := range t.bundle.List.Absent {
-		if err == nil {
-			err = t.pushBlob(
-				ctx,
-				oci.Blob{
-					Desc: v1.Descriptor{Digest: a.Digest, Size: a.Size},
-					Open: func() (io.ReadCloser, error) {
-						return nil, fmt.Errorf(
-							"%s is in another repository, from which the registry does not mount it: here it is %w",
-							a.Digest,
-							ErrLacks,
-						)
-					},
-				},
+		open := func() (io.ReadCloser, error) {
+			return nil, fmt.Errorf(
+				"%s is in another repository, from which the registry does not mount it: here it is %w",
+				a.Digest, ErrLacks,
 			)
 		}
+		err := t.pushBlob(ctx, oci.Blob{Desc: a.descriptor(), Open: open})
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
+}
+
+func (t *transfer) pushPresent(ctx context.Context) error {
+	if t.bundle.file == nil {
+		return t.bundle.pass(ctx, t.pushBlob, func(f Fault) error { return f })
+	}
+	here := t.bundle.List.present()
+	return t.parallel(ctx, len(here), func(ctx context.Context, n int) error {
+		d := here[n].descriptor()
+		open := func() (io.ReadCloser, error) { return t.bundle.open(d) }
+		return t.pushBlob(ctx, oci.Blob{Desc: d, Open: open})
+	})
 }
 
 // pushBlob makes sure that all repositories that need a blob have it: it goes to one, and is
@@ -199,13 +200,14 @@ func (t *transfer) pushBlob(ctx context.Context, b oci.Blob) error {
 func (t *transfer) pushNames(ctx context.Context) error {
 	attachments := map[string][]oci.Attachment{}
 	for _, p := range t.needs.parts {
-		var err error
-		switch {
-		case p.Subject != nil:
+		if p.Subject != nil {
 			attachments[p.Repository] = append(attachments[p.Repository], p.attachment)
-		case !t.there[p.ref()]:
-			_, err = t.client.PushContent(ctx, p.ref(), p.Content, nil)
+			continue
 		}
+		if t.there[p.ref()] {
+			continue
+		}
+		_, err := t.client.PushContent(ctx, p.ref(), p.Content, nil)
 		if err != nil {
 			return err
 		}
@@ -221,7 +223,8 @@ func (t *transfer) pushNames(ctx context.Context) error {
 		attachments[p.Repository] = append(attachments[p.Repository], signatures...)
 	}
 	for _, repository := range slices.Sorted(maps.Keys(attachments)) {
-		if _, err := t.client.Attach(ctx, repository, attachments[repository]...); err != nil {
+		_, err := t.client.Attach(ctx, repository, attachments[repository]...)
+		if err != nil {
 			return err
 		}
 	}
@@ -229,7 +232,8 @@ func (t *transfer) pushNames(ctx context.Context) error {
 		if p.Subject != nil || len(p.Tags) == 0 {
 			continue
 		}
-		if _, err := t.client.PushContent(ctx, p.ref(), p.Content, nil, p.Tags...); err != nil {
+		_, err := t.client.PushContent(ctx, p.ref(), p.Content, nil, p.Tags...)
+		if err != nil {
 			return err
 		}
 	}

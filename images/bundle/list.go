@@ -57,6 +57,10 @@ type Blob struct {
 	Size   int64   `json:"size"`
 }
 
+func (b Blob) descriptor() v1.Descriptor {
+	return v1.Descriptor{Digest: b.Digest, Size: b.Size}
+}
+
 // Absent is a blob that the site has according to Source: the digest of an earlier bundle's
 // manifest, or the repository that was asked.
 type Absent struct {

@@ -22,12 +22,13 @@ func (t *transfer) search(ctx context.Context) error {
 	err := t.parallel(ctx, len(absent), func(ctx context.Context, n int) error {
 		h := absent[n].Digest
 		found, err := t.client.FindBlob(ctx, h, slices.Concat(t.needs.users[h], all)...)
-		if err == nil && !found {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			lacking = append(lacking, absent[n])
+		if err != nil || found {
+			return err
 		}
-		return err
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		lacking = append(lacking, absent[n])
+		return nil
 	})
 	if err != nil || len(lacking) == 0 {
 		return err
@@ -42,9 +43,6 @@ func (t *transfer) search(ctx context.Context) error {
 	}
 	return fmt.Errorf(
 		"%d blobs are %w, one is %s: %s. Nothing was pushed: import what has them first, or make a bundle without --since",
-		len(lacking),
-		ErrLacks,
-		lacking[0].Digest,
-		strings.Join(sources, ", "),
+		len(lacking), ErrLacks, lacking[0].Digest, strings.Join(sources, ", "),
 	)
 }

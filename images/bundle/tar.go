@@ -40,7 +40,8 @@ type members struct {
 // next goes behind the member, whose content must have been read, to the next one. The error is
 // io.EOF at the sound end of the archive.
 func (m *members) next() (name string, size int64, err error) {
-	if err := m.zeros(m.pad); err != nil {
+	err = m.zeros(m.pad)
+	if err != nil {
 		return "", 0, err
 	}
 	m.pad = 0
@@ -49,26 +50,16 @@ func (m *members) next() (name string, size int64, err error) {
 		return "", 0, err
 	}
 	if block == [blockSize]byte{} {
-		if err := m.zeros(trailerSize - blockSize); err != nil {
-			return "", 0, err
-		}
-		if n, _ := io.CopyN(io.Discard, m.from, 1); n > 0 {
-			return "", 0, fault(RuleArchive, "", "something follows the end of the archive")
-		}
-		return "", 0, io.EOF
+		return "", 0, m.end()
 	}
-	if m.n++; m.n > maxMembers {
+	m.n++
+	if m.n > maxMembers {
 		return "", 0, fault(RuleArchive, "", "it has more than %d members", maxMembers)
 	}
-	h, err := tar.NewReader(bytes.NewReader(block[:])).Next()
-	var want bytes.Buffer
-	if err == nil {
-		err = tar.NewWriter(&want).WriteHeader(oci.TarHeader(h.Name, h.Size))
-	}
-	if err != nil || !bytes.Equal(want.Bytes(), block[:]) {
+	h, err := parseHeader(block[:])
+	if err != nil {
 		return "", 0, fault(
-			RuleArchive,
-			"",
+			RuleArchive, "",
 			"byte %d: there is no header of a member as bundles have them, but a link, a folder, one of another program, or damage",
 			m.at-blockSize,
 		)
@@ -76,6 +67,33 @@ func (m *members) next() (name string, size int64, err error) {
 	m.rest = h.Size
 	m.pad = -h.Size & (blockSize - 1)
 	return h.Name, h.Size, nil
+}
+
+// end reads what follows the first block of zeros. Its error is io.EOF, or says what is wrong.
+func (m *members) end() error {
+	err := m.zeros(trailerSize - blockSize)
+	if err != nil {
+		return err
+	}
+	n, _ := io.CopyN(io.Discard, m.from, 1)
+	if n > 0 {
+		return fault(RuleArchive, "", "something follows the end of the archive")
+	}
+	return io.EOF
+}
+
+// parseHeader reads a header that is byte for byte as bundles have it.
+func parseHeader(block []byte) (*tar.Header, error) {
+	h, err := tar.NewReader(bytes.NewReader(block)).Next()
+	if err != nil {
+		return nil, err
+	}
+	var want bytes.Buffer
+	err = tar.NewWriter(&want).WriteHeader(oci.TarHeader(h.Name, h.Size))
+	if err != nil || !bytes.Equal(want.Bytes(), block) {
+		return nil, errors.New("it is of another program")
+	}
+	return h, nil
 }
 
 // Read reads the content of the member.

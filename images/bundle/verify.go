@@ -14,46 +14,44 @@ import (
 )
 
 // Check reads and verifies all of a file. Of the list and what comes before it, and of the tar
-// itself, only the first fault is among the findings. Without keys the signature does not matter.
-// The bundle is nil when not even its first blob is reached. Errors are about reading the file.
+// itself, only the first fault is among the faults. Without keys the signature does not matter. The
+// bundle is nil when not even its first blob is reached. Errors are about reading the file.
 func Check(
 	ctx context.Context,
 	file *io.SectionReader,
 	keys []crypto.PublicKey,
 	progress func(done, total int64),
-) (*Bundle, []Fault, error) {
-	var all []Fault
-	found := func(f Fault) { all = append(all, f) }
-	b, err := Open(file)
-	if err == nil {
-		if wrong, ok := errors.AsType[Fault](b.VerifySignature(keys)); ok {
-			all = append(all, wrong)
-		}
-		err = b.pass(ctx, func(ctx context.Context, blob oci.Blob) error {
-			begin := b.tar.at
-			err := blob.Copy(ctx, io.Discard, func(done int64) {
-				if progress != nil {
-					progress(begin+done, file.Size())
-				}
-			})
-			if wrong, ok := errors.AsType[*fetch.MismatchError](err); ok {
-				found(
-					fault(
-						RuleDamaged,
-						blobFolder+blob.Desc.Digest.Hex,
-						"its content has the digest sha256:%s",
-						wrong.Got,
-					),
-				)
-				return nil
-			}
+) (b *Bundle, all []Fault, err error) {
+	// found takes a fault among those of the bundle, and leaves other errors.
+	found := func(err error) error {
+		wrong, ok := errors.AsType[Fault](err)
+		if !ok {
 			return err
-		}, func(f Fault) error { found(f); return nil })
+		}
+		all = append(all, wrong)
+		return nil
 	}
-	if wrong, ok := errors.AsType[Fault](err); ok {
-		return b, append(all, wrong), nil
+	b, err = Open(file)
+	if err != nil {
+		return nil, all, found(err)
 	}
-	return b, all, err
+	_ = found(b.VerifySignature(keys)) // it has no other errors
+	read := func(ctx context.Context, blob oci.Blob) error {
+		begin := b.tar.at
+		err := blob.Copy(ctx, io.Discard, func(done int64) {
+			if progress != nil {
+				progress(begin+done, file.Size())
+			}
+		})
+		wrong, ok := errors.AsType[*fetch.MismatchError](err)
+		if !ok {
+			return err
+		}
+		name := blobFolder + blob.Desc.Digest.Hex
+		return found(fault(RuleDamaged, name, "its content has the digest sha256:%s", wrong.Got))
+	}
+	err = b.pass(ctx, read, func(f Fault) error { return found(f) })
+	return b, all, found(err)
 }
 
 // pass calls use with each blob in the order of the archive, which can be opened once. What use
@@ -83,34 +81,35 @@ func (b *Bundle) pass(
 		case !listed:
 			err = found(fault(RuleExtra, name, "it is in the file, and not on its list"))
 		case wanted[n].Size != size:
-			err = found(
-				fault(
-					RuleSize,
-					name,
-					"it has %d bytes, and %d on the list",
-					size,
-					wanted[n].Size,
-				),
-			)
+			err = found(fault(
+				RuleSize, name, "it has %d bytes, and %d on the list", size, wanted[n].Size,
+			))
 		case n < next:
 			err = found(fault(RuleArchive, name, "it is not in its place"))
 		default:
 			next = n + 1
-			err = b.passBlob(ctx, wanted[n], use)
+			err = b.passBlob(ctx, wanted[n].descriptor(), use)
 		}
-		if err == nil {
-			_, err = io.Copy(io.Discard, &b.tar)
+		if err != nil {
+			return err
 		}
+		_, err = io.Copy(io.Discard, &b.tar)
 		if err != nil {
 			return err
 		}
 		delete(at, name)
 	}
 	for _, w := range wanted {
-		if _, missing := at[blobFolder+w.Digest.Hex]; missing {
-			if err := found(fault(RuleMissing, blobFolder+w.Digest.Hex, "it is on the list with %d bytes, and not in the file", w.Size)); err != nil {
-				return err
-			}
+		name := blobFolder + w.Digest.Hex
+		_, missing := at[name]
+		if !missing {
+			continue
+		}
+		err := found(fault(
+			RuleMissing, name, "it is on the list with %d bytes, and not in the file", w.Size,
+		))
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -119,23 +118,21 @@ func (b *Bundle) pass(
 // passBlob lets use read the content of the member.
 func (b *Bundle) passBlob(
 	ctx context.Context,
-	blob Blob,
+	d v1.Descriptor,
 	use func(context.Context, oci.Blob) error,
 ) error {
-	d := v1.Descriptor{Digest: blob.Digest, Size: blob.Size}
 	opened := false
 	err := use(ctx, oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) {
 		if opened {
 			return nil, fmt.Errorf(
-				"%s has passed the pipe already: repeat the import, or import from a file",
-				d.Digest,
+				"%s has passed the pipe already: repeat the import, or import from a file", d.Digest,
 			)
 		}
 		opened = true
 		return verified(d, &b.tar), nil
 	}})
-	if err == nil && !opened {
-		err = fetch.Copy(ctx, io.Discard, verified(d, &b.tar), nil)
+	if err != nil || opened {
+		return err
 	}
-	return err
+	return fetch.Copy(ctx, io.Discard, verified(d, &b.tar), nil)
 }

@@ -35,10 +35,11 @@ func buildInfo(e *rootfs.Entry) (*debug.BuildInfo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read /%s: %w", e.Path, err)
 	}
-	var section []byte
-	if f, err := elffile.Read(r, r.Size()); err == nil { // verify says what is no program
-		section, _ = f.Section(".go.buildinfo", maxBuildInfo)
+	f, err := elffile.Read(r, r.Size())
+	if err != nil {
+		return nil, nil //nolint:nilerr,nilnil // verify says what is no program
 	}
+	section, _ := f.Section(".go.buildinfo", maxBuildInfo)
 	return parseBuildInfo(section), nil
 }
 

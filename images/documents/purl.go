@@ -14,7 +14,8 @@ import (
 // purl is a package URL: pkg:KIND/NAME@VERSION?QUALIFIERS, where NAME may begin with a namespace,
 // and qualifiers that are "" are left out. Its form is that of the specification
 // (https://github.com/package-url/purl-spec); the qualifiers are those that syft, grype and trivy
-// read.
+// read. packageurl-go, which the tests read them with, leaves "+" and the "&" of a qualifier as they
+// are, which readers take for a space and for the next qualifier.
 func purl(kind, name, version string, qualifiers map[string]string) string {
 	text := "pkg:" + kind + "/" + percent(path.Clean(name), "/")
 	if version != "" {

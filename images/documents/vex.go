@@ -113,10 +113,7 @@ func checkVEX(data []byte, digests, packages []string) error {
 		known[name] = append(known[name], qualifiers)
 	}
 	for n, s := range doc.Statements {
-		err := s.check()
-		if err == nil {
-			err = s.checkProducts(digests, known)
-		}
+		err := s.check(digests, known)
 		if err != nil {
 			return fmt.Errorf("statement %d (%.80s): %w", n+1, s.Vulnerability.Name, err)
 		}
@@ -133,16 +130,19 @@ func checkTimes(all ...string) error {
 	return nil
 }
 
-func (s *vexStatement) check() error {
-	complete, known := map[string]bool{"not_affected": s.Justification+s.Impact != "", "affected": s.Action != "", "fixed": true,
-		"under_investigation": true}[s.Status]
+func (s *vexStatement) check(digests []string, packages map[string][]string) error {
+	complete, known := map[string]bool{
+		"not_affected":        s.Justification+s.Impact != "",
+		"affected":            s.Action != "",
+		"fixed":               true,
+		"under_investigation": true,
+	}[s.Status]
 	switch {
 	case s.Vulnerability.Name == "":
 		return errors.New("it names no vulnerability")
 	case !known:
 		return fmt.Errorf(
-			"status %.80q is none of not_affected, affected, fixed, under_investigation",
-			s.Status,
+			"status %.80q is none of not_affected, affected, fixed, under_investigation", s.Status,
 		)
 	case !complete:
 		return fmt.Errorf(
@@ -152,11 +152,14 @@ func (s *vexStatement) check() error {
 	case s.Justification != "" && (s.Status != "not_affected" || !slices.Contains(justifications, s.Justification)):
 		return fmt.Errorf(
 			"justification %.80q is none of %s, or the status is not not_affected",
-			s.Justification,
-			strings.Join(justifications, ", "),
+			s.Justification, strings.Join(justifications, ", "),
 		)
 	}
-	return checkTimes(s.Timestamp, s.LastUpdated, s.ActionTimestamp)
+	err := checkTimes(s.Timestamp, s.LastUpdated, s.ActionTimestamp)
+	if err != nil {
+		return err
+	}
+	return s.checkProducts(digests, packages)
 }
 
 func (s *vexStatement) checkProducts(digests []string, packages map[string][]string) error {

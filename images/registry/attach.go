@@ -73,12 +73,15 @@ func (p *push) refer(ctx context.Context, a oci.Attachment) (listed bool, err er
 	if err != nil {
 		return false, err
 	}
-	subject := ""
 	if exists {
 		p.countAll(a.Blobs)
-	} else if err = p.parts(ctx, a.Blobs, a.Nested); err == nil {
-		subject, err = p.put(ctx, name, a.Manifest)
+		return p.s.listsReferrers(ctx, a.Subject)
 	}
+	err = p.parts(ctx, a.Blobs, a.Nested)
+	if err != nil {
+		return false, err
+	}
+	subject, err := p.put(ctx, name, a.Manifest)
 	if err != nil || subject == a.Subject.String() {
 		return true, err
 	}
@@ -165,7 +168,8 @@ func (p *push) update(ctx context.Context, changes []tagChange) error {
 // the tag unseen; 0 if nothing had to be written.
 func (p *push) write(ctx context.Context, c tagChange) (window time.Duration, err error) {
 	known, _ := p.tagLocks.LoadOrStore(p.ref.repo.Name()+":"+c.tag, &sync.Mutex{})
-	if lock, ok := known.(*sync.Mutex); ok {
+	lock, ok := known.(*sync.Mutex)
+	if ok {
 		lock.Lock()
 		defer lock.Unlock()
 	}
@@ -174,20 +178,22 @@ func (p *push) write(ctx context.Context, c tagChange) (window time.Duration, er
 	for round := range updateRounds {
 		began := time.Now()
 		there, err := p.s.tagged(ctx, c.tag)
-		if err == nil && round > 0 && bytes.Equal(there, merged) {
+		if err != nil {
+			return 0, err
+		}
+		if round > 0 && bytes.Equal(there, merged) {
 			_, err = p.put(ctx, c.tag, a.Manifest)
 			return time.Since(began), err
 		}
-		if err == nil {
-			a, err = c.merge(there)
+		a, err = c.merge(there)
+		if err != nil {
+			return 0, err
 		}
-		if err == nil && bytes.Equal(there, a.Manifest.Raw) {
+		if bytes.Equal(there, a.Manifest.Raw) {
 			p.reportState("manifest "+c.tag, "", a.Manifest.Desc.Size, Exists)
 			return 0, nil
 		}
-		if err == nil {
-			err = p.parts(ctx, a.Blobs, a.Nested)
-		}
+		err = p.parts(ctx, a.Blobs, a.Nested)
 		if err != nil {
 			return 0, err
 		}

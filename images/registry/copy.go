@@ -21,20 +21,24 @@ func (c *Client) Copy(
 	ctx context.Context,
 	from, to string,
 	tags ...string,
-) (v1.Hash, Stats, error) {
-	fail := func(err error) (v1.Hash, Stats, error) { return v1.Hash{}, Stats{}, err }
-	if _, err := parseReference(to); err != nil {
-		return fail(err)
+) (h v1.Hash, stats Stats, err error) {
+	_, err = parseReference(to)
+	if err != nil {
+		return h, stats, err
 	}
 	source, err := c.Open(ctx, from, OpenOptions{})
 	if err != nil {
-		return fail(err)
+		return h, stats, err
 	}
 	all, err := oci.Collect(source.Artifact)
 	if err != nil {
-		return fail(fmt.Errorf("copy %s: %w", from, err))
+		return h, stats, fmt.Errorf("copy %s: %w", from, err)
 	}
-	if r, err := parseReference(from); err == nil && !oci.IsLocal(from) {
+	if !oci.IsLocal(from) {
+		r, err := parseReference(from)
+		if err != nil {
+			return h, stats, err
+		}
 		for _, b := range all.Blobs {
 			c.origins.Store(b.Desc.Digest, r.repo.Name())
 		}
@@ -42,9 +46,9 @@ func (c *Client) Copy(
 	}
 	attachments, err := c.Attachments(ctx, from)
 	if err != nil {
-		return fail(err)
+		return h, stats, err
 	}
-	stats, err := c.PushContent(ctx, to, all, attachments, tags...)
+	stats, err = c.PushContent(ctx, to, all, attachments, tags...)
 	return source.Digest, stats, err
 }
 
@@ -74,38 +78,36 @@ func (c *Client) Transfers(
 	to string,
 	tags []string,
 ) (all []Transfer, err error) {
-	if _, tag, digest := imagename.Split(to); tag != "" || digest != "" || len(tags) > 0 {
+	_, tag, digest := imagename.Split(to)
+	named := tag+digest != ""
+	if named || len(tags) > 0 {
 		if len(sources) != 1 {
 			return nil, fmt.Errorf(
 				"push %d images to %s: images that keep their tags are pushed to REGISTRY/PATH, without a tag",
-				len(sources),
-				to,
+				len(sources), to,
 			)
 		}
-		if tag == "" && digest == "" {
-			to = to + ":" + tags[0]
+		if !named {
+			to += ":" + tags[0]
 			tags = tags[1:]
 		}
 		return []Transfer{{sources[0], to, tags}}, nil
 	}
-	names := map[string]string{} // tag -> source
+	names := map[string]string{} // name at the target -> source
 	for _, source := range sources {
 		some, err := keepTags(source, to)
 		if err != nil {
 			return nil, err
 		}
 		for _, t := range some {
-			_, first, _ := imagename.Split(t.To)
-			for _, tag := range append([]string{first}, t.Tags...) {
-				if other := names[tag]; other != "" {
+			for _, name := range t.Names() {
+				if names[name] != "" {
 					return nil, fmt.Errorf(
-						"push %s: %s has the tag %s too: push them to repositories of their own, or under other tags",
-						source,
-						other,
-						tag,
+						"push %s: %s has the tag of %s too: push them to repositories of their own, or under other tags",
+						source, names[name], name,
 					)
 				}
-				names[tag] = source
+				names[name] = source
 			}
 		}
 		all = append(all, some...)

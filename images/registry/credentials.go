@@ -192,10 +192,8 @@ func isCovered(repository, covers string) bool {
 	if !inside || strings.Count(host, ".") != strings.Count(pattern, ".") {
 		return false
 	}
-	// In package path a wildcard ends at a slash.
-	matches, err := path.Match(
-		strings.ReplaceAll(pattern, ".", "/"),
-		strings.ReplaceAll(host, ".", "/"),
-	)
-	return err == nil && matches
+	// In package path a wildcard ends at a slash. A malformed pattern matches nothing.
+	slashes := strings.NewReplacer(".", "/")
+	matches, _ := path.Match(slashes.Replace(pattern), slashes.Replace(host))
+	return matches
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -70,17 +69,14 @@ type guard struct {
 
 // RoundTrip sends a request.
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
-	err := g.check(req.URL)
-	if err == nil {
-		req, err = withFreshBody(req)
-	}
+	fresh, err := g.prepare(req)
 	if err != nil {
 		if req.Body != nil {
 			_ = req.Body.Close() // as a RoundTripper has to
 		}
 		return nil, err
 	}
-	resp, err := g.inner.RoundTrip(req)
+	resp, err := g.inner.RoundTrip(fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -90,26 +86,22 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func (g *guard) check(to *url.URL) error {
-	if to.Scheme != "https" && !g.plain {
-		return errPlain
+// prepare refuses addresses. It opens a blob again, where a request is repeated with a new token.
+func (g *guard) prepare(req *http.Request) (*http.Request, error) {
+	if req.URL.Scheme != "https" && !g.plain {
+		return nil, errPlain
 	}
-	ip, err := netip.ParseAddr(to.Hostname())
-	if err == nil && ip.Unmap().IsLinkLocalUnicast() && to.Host != g.registry {
-		return final(fmt.Errorf("it redirected to the link-local address %s: refused", ip))
+	ip, _ := netip.ParseAddr(req.URL.Hostname()) // a name is no link-local address
+	if ip.Unmap().IsLinkLocalUnicast() && req.URL.Host != g.registry {
+		return nil, final(fmt.Errorf("it redirected to the link-local address %s: refused", ip))
 	}
-	return nil
-}
-
-// withFreshBody opens a blob again, where a request is repeated with a new token.
-func withFreshBody(req *http.Request) (*http.Request, error) {
 	body, ok := req.Body.(*uploadBody)
 	if !ok || !body.used.Load() || req.GetBody == nil {
 		return req, nil
 	}
 	fresh, err := req.GetBody()
 	if err != nil {
-		return req, err
+		return nil, err
 	}
 	repeated := req.Clone(req.Context())
 	repeated.Body = fresh
@@ -117,10 +109,7 @@ func withFreshBody(req *http.Request) (*http.Request, error) {
 }
 
 func isLoopback(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") ||
-		err == nil && ip.IsLoopback()
+	name := (&url.URL{Host: host}).Hostname()
+	ip, _ := netip.ParseAddr(name) // that of a name is the zero value, which is no loopback
+	return name == "localhost" || strings.HasSuffix(name, ".localhost") || ip.IsLoopback()
 }

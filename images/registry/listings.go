@@ -37,13 +37,11 @@ var nextPage = regexp.MustCompile(`<([^>]*)>[^,<]*;\s*rel="?next\b`)
 // until something is pushed to it. Errors: *Error, fetch.ErrOffline.
 func (c *Client) ListTags(ctx context.Context, repository string) (all []string, err error) {
 	const op = "list the tags of"
-	if err := imagename.CheckRepository(repository); err != nil {
+	err = imagename.CheckRepository(repository)
+	if err != nil {
 		return nil, fmt.Errorf("%s %w", op, err)
 	}
-	p, err := c.newPull(op, repository, OpenOptions{Origin: true})
-	if err == nil && p.opts.Offline {
-		err = p.offline()
-	}
+	p, err := c.newOnlinePull(op, repository)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +49,8 @@ func (c *Client) ListTags(ctx context.Context, repository string) (all []string,
 		all = nil
 		return s.pages(ctx, s.url("tags", "list"), "", func(page []byte, _ string) error {
 			var some struct{ Tags []string }
-			if err := json.Unmarshal(page, &some); err != nil {
+			err := json.Unmarshal(page, &some)
+			if err != nil {
 				return fmt.Errorf("its list of tags is malformed: %w", err)
 			}
 			all = append(all, some.Tags...)
@@ -63,6 +62,18 @@ func (c *Client) ListTags(ctx context.Context, repository string) (all []string,
 	})
 	slices.Sort(all)
 	return slices.DeleteFunc(slices.Compact(all), oci.IsAttachmentTag), err
+}
+
+// newOnlinePull is newPull from the registry itself, which needs the network.
+func (c *Client) newOnlinePull(op, ref string) (*pull, error) {
+	p, err := c.newPull(op, ref, OpenOptions{Origin: true})
+	if err != nil {
+		return nil, err
+	}
+	if p.opts.Offline {
+		return nil, p.offline()
+	}
+	return p, nil
 }
 
 // Attachments returns everything that belongs to an artifact and, for an index, to each of its
@@ -77,14 +88,11 @@ func (c *Client) Attachments(ctx context.Context, ref string) ([]oci.Attachment,
 	if oci.IsLocal(ref) {
 		return oci.LocalAttachments(ctx, ref)
 	}
-	p, err := c.newPull("list the attachments of", ref, OpenOptions{Origin: true})
+	p, err := c.newOnlinePull("list the attachments of", ref)
 	if err != nil {
 		return nil, err
 	}
 	top, err := p.top(ctx)
-	if err == nil && p.opts.Offline {
-		err = p.offline()
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -153,22 +161,21 @@ func (f *finder) level(ctx context.Context, subjects []v1.Hash) (next []v1.Hash,
 // fallback tag. What a registry says of a manifest is not used.
 func (s *session) referrers(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error) {
 	all, has, err := s.listed(ctx, subject)
-	if err == nil && !has {
-		all, err = s.listedByTag(ctx, subject)
-	}
 	if err != nil {
 		return nil, &itemError{"referrers of " + subject.String(), err}
 	}
-	return oci.SortDigests(all), nil
-}
-
-// listedByTag reads the index under the fallback tag.
-func (s *session) listedByTag(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error) {
+	if has {
+		return oci.SortDigests(all), nil
+	}
 	index, err := s.tagged(ctx, oci.ReferrersTag(subject))
 	if err != nil || index == nil {
 		return nil, err
 	}
-	return readReferrers(nil, index)
+	all, err = readReferrers(nil, index)
+	if err != nil {
+		return nil, &itemError{"referrers of " + subject.String(), err}
+	}
+	return oci.SortDigests(all), nil
 }
 
 // listed asks the referrers API, and keeps whether the registry has it.
@@ -240,12 +247,15 @@ func (f *finder) belonging(
 	}
 	for _, d := range listed {
 		raw, err := f.byDigest(ctx, d.Digest)
-		var a oci.Attachment
-		if err == nil {
-			a, err = f.attachment(ctx, subject, "", raw)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed, and the index under the fallback tag was not changed
 		}
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, oci.ErrSubject) {
-			continue // removed, and the index under the fallback tag was not changed; or not its
+		if err != nil {
+			return nil, &itemError{"referrer " + d.Digest.String(), err}
+		}
+		a, err := f.attachment(ctx, subject, "", raw)
+		if errors.Is(err, oci.ErrSubject) || errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
 		if err != nil {
 			return nil, &itemError{"referrer " + d.Digest.String(), err}

@@ -141,18 +141,19 @@ func (p *pull) blobs(ctx context.Context) oci.Blobs {
 
 // openLocal reads an artifact on this machine, where it is.
 func openLocal(ctx context.Context, local oci.LocalRef, o OpenOptions) (*Opened, error) {
-	opened := &Opened{Name: local.Path}
-	var err error
 	if o.Arch != "" {
-		opened.Image, opened.Digest, err = local.Image(ctx, o.Arch)
-	} else if opened.Artifact, err = local.Artifact(ctx); err == nil {
-		opened.Digest, err = opened.Artifact.Digest()
-		opened.Top = opened.Digest
+		img, digest, err := local.Image(ctx, o.Arch)
+		if err != nil {
+			return nil, err
+		}
+		return &Opened{Name: local.Path, Image: img, Digest: digest}, nil
 	}
+	artifact, err := local.Artifact(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return opened, nil
+	digest, err := artifact.Digest()
+	return &Opened{Name: local.Path, Artifact: artifact, Digest: digest, Top: digest}, err
 }
 
 // Fetch downloads a blob of a repository into the store.

@@ -105,10 +105,8 @@ func artifactLicence(a oci.Artifact) (licence string, err error) {
 		if err != nil {
 			return "", err
 		}
-		image, err := strictjson.Decode[v1.ConfigFile](raw)
-		if err == nil {
-			licence = image.Config.Labels[driverinfo.VGPULabel]
-		}
+		image, _ := strictjson.Decode[v1.ConfigFile](raw) // of another artifact it is empty
+		licence = image.Config.Labels[driverinfo.VGPULabel]
 	}
 	return licence, nil
 }

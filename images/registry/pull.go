@@ -72,24 +72,25 @@ func (p *pull) tryEndpoints(ctx context.Context, f func(s *session) error) error
 	var missed error
 	for n, e := range endpoints {
 		err := f(p.session(e, transport.PullScope))
-		if err == nil && n > 0 {
+		if err != nil {
+			err = wrapped(ctx, p.op, p.ref.text, e.repo.RegistryStr(), err)
+			var remote *Error
+			var mismatch *fetch.MismatchError
+			if ctx.Err() != nil || !errors.As(err, &remote) && !errors.As(err, &mismatch) {
+				return err
+			}
+			if missed != nil {
+				err = fmt.Errorf("%w (tried before: %w)", err, missed)
+			}
+			missed = err
+			continue
+		}
+		if n > 0 {
 			p.order.Lock()
 			p.endpoints = slices.Insert(slices.Delete(endpoints, n, n+1), 0, e)
 			p.order.Unlock()
 		}
-		if err == nil {
-			return nil
-		}
-		err = wrapped(ctx, p.op, p.ref.text, e.repo.RegistryStr(), err)
-		var remote *Error
-		var mismatch *fetch.MismatchError
-		if ctx.Err() != nil || !errors.As(err, &remote) && !errors.As(err, &mismatch) {
-			return err
-		}
-		if missed != nil {
-			err = fmt.Errorf("%w (tried before: %w)", err, missed)
-		}
-		missed = err
+		return nil
 	}
 	return missed
 }
@@ -97,14 +98,16 @@ func (p *pull) tryEndpoints(ctx context.Context, f func(s *session) error) error
 // top returns the manifest that the reference names: from the store if it is there, else from the
 // network.
 func (p *pull) top(ctx context.Context) (got []byte, err error) {
+	if p.ref.digest != (v1.Hash{}) {
+		return p.byDigest(ctx, p.ref.digest)
+	}
 	var known v1.Hash
 	// one that cannot be read counts as missing
-	switch _, ok := p.opts.Store.Lookup(tagRecord, p.ref.canonical(), &known); {
-	case p.ref.digest != (v1.Hash{}):
-		return p.byDigest(ctx, p.ref.digest)
-	case p.opts.Offline && !ok:
-		return got, p.offline()
-	case p.opts.Offline:
+	_, ok := p.opts.Store.Lookup(tagRecord, p.ref.canonical(), &known)
+	if p.opts.Offline {
+		if !ok {
+			return nil, p.offline()
+		}
 		return p.byDigest(ctx, known)
 	}
 	err = p.tryEndpoints(ctx, func(s *session) error {
@@ -114,17 +117,22 @@ func (p *pull) top(ctx context.Context) (got []byte, err error) {
 		if err != nil {
 			return err
 		}
-		if cached, ok := p.cached(h); ok {
+		cached, ok := p.cached(h)
+		if ok {
 			got = cached
 			return nil
 		}
 		got, err = p.download(ctx, s, p.ref.tag, h)
 		return err
 	})
-	if h := oci.HashOf(got); err == nil && h != known {
-		err = p.opts.Store.Note(tagRecord, p.ref.canonical(), "", h)
+	if err != nil {
+		return nil, err
 	}
-	return got, err
+	h := oci.HashOf(got)
+	if h == known {
+		return got, nil
+	}
+	return got, p.opts.Store.Note(tagRecord, p.ref.canonical(), "", h)
 }
 
 // byDigest returns a manifest by its digest.
@@ -145,13 +153,14 @@ func (p *pull) byDigest(ctx context.Context, h v1.Hash) ([]byte, error) {
 
 // cached reads a manifest from the store. It removes a damaged one, so that the next copy replaces
 // it.
-func (p *pull) cached(h v1.Hash) ([]byte, bool) {
+func (p *pull) cached(h v1.Hash) (raw []byte, ok bool) {
 	raw, err := oci.StoreBlobs(p.opts.Store).Document(h, oci.MaxManifest)
-	if _, ok := errors.AsType[*fetch.MismatchError](err); ok {
+	_, damaged := errors.AsType[*fetch.MismatchError](err)
+	if damaged {
 		// if that fails, the digest is checked again next time
 		_ = os.Remove(p.opts.Store.Path(h.Hex))
 	}
-	return raw, err == nil
+	return raw, raw != nil
 }
 
 // download downloads a manifest by its digest, or by a tag if the digest is zero, and keeps it in
@@ -230,23 +239,22 @@ func (s *session) config(ctx context.Context, d v1.Descriptor) ([]byte, error) {
 // processes.
 func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 	p.origins.Store(d.Digest, p.ref.repo.Name())
-	event := Event{
-		Op:     p.op,
-		Ref:    p.ref.text,
-		Name:   d.Digest.String(),
-		Called: p.names[d.Digest],
-		Total:  d.Size,
+	report := func(current int64, s State) {
+		p.report(Event{
+			Op:      p.op,
+			Ref:     p.ref.text,
+			Name:    d.Digest.String(),
+			Called:  p.names[d.Digest],
+			Current: current,
+			Total:   d.Size,
+			State:   s,
+		})
 	}
-	finish := func(s State) error {
-		event.Current = d.Size
-		event.State = s
-		p.report(event)
+	if p.opts.Store.Has(d.Digest.Hex) {
+		report(d.Size, Exists)
 		return nil
 	}
-	switch {
-	case p.opts.Store.Has(d.Digest.Hex):
-		return finish(Exists)
-	case p.opts.Offline:
+	if p.opts.Offline {
 		return p.offline()
 	}
 	err := p.tryEndpoints(ctx, func(s *session) error {
@@ -261,14 +269,12 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 			SHA256: d.Digest.Hex,
 			Size:   d.Size,
 		}
-		_, _, err := get.Get(ctx, file, func(done, _ int64) {
-			event.Current = done
-			p.report(event)
-		})
+		_, _, err := get.Get(ctx, file, func(done, _ int64) { report(done, Running) })
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return finish(Done)
+	report(d.Size, Done)
+	return nil
 }

@@ -148,42 +148,48 @@ func (p *push) run(
 	names []string,
 ) error {
 	top := all.Top()
-	there := false
 	missing := []string{}
-	for _, tag := range names {
-		exists, err := p.has(ctx, tag, top)
+	for _, name := range names {
+		exists, err := p.has(ctx, name, top)
 		if err != nil {
 			return err
 		}
-		there = there || exists
 		if !exists {
-			missing = append(missing, tag)
+			missing = append(missing, name)
 		}
 	}
+	there := len(missing) < len(names)
 	digest := top.Desc.Digest.String()
-	err := error(nil)
 	if !there && names[0] != digest {
+		var err error
 		there, err = p.has(ctx, digest, top)
+		if err != nil {
+			return err
+		}
 	}
-	switch {
-	case err != nil:
-		return err
-	case there:
+	if there {
 		p.countAll(all.Blobs)
-	case len(attachments) > 0: // they refer to the manifest
-		err = p.parts(ctx, all.Blobs, all.Documents)
-	default:
-		err = p.parts(ctx, all.Blobs, all.Documents[:len(all.Documents)-1])
+	} else {
+		documents := all.Documents
+		if len(attachments) == 0 { // which refer to the manifest
+			documents = documents[:len(documents)-1]
+		}
+		err := p.parts(ctx, all.Blobs, documents)
+		if err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		err = p.attach(ctx, attachments)
+	err := p.attach(ctx, attachments)
+	if err != nil {
+		return err
 	}
 	for _, tag := range missing {
-		if err == nil {
-			_, err = p.put(ctx, tag, top)
+		_, err := p.put(ctx, tag, top)
+		if err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // parts sends what a manifest names: blobs, and then documents.
@@ -214,11 +220,11 @@ func (p *push) has(ctx context.Context, name string, d oci.Document) (bool, erro
 	if statusOf(err) == http.StatusNotFound {
 		return false, nil
 	}
-	found := err == nil && got == d.Desc.Digest
-	if found {
-		p.reportState("manifest "+name, "", d.Desc.Size, Exists)
+	if err != nil || got != d.Desc.Digest {
+		return false, err
 	}
-	return found, err
+	p.reportState("manifest "+name, "", d.Desc.Size, Exists)
+	return true, nil
 }
 
 func (p *push) reportState(name, called string, size int64, s State) {

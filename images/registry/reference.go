@@ -88,11 +88,14 @@ func parseMirror(text string) (m mirror, err error) {
 	rest = strings.TrimSuffix(strings.TrimPrefix(rest, "https://"), "/")
 	host, prefix, nested := strings.Cut(rest, "/")
 	err = imagename.CheckRegistry(host)
-	if err == nil && nested {
-		err = imagename.CheckRepository(rest)
-	}
 	if err != nil {
 		return m, err
+	}
+	if nested {
+		err = imagename.CheckRepository(rest)
+		if err != nil {
+			return m, err
+		}
 	}
 	reg, err := name.NewRegistry(host, name.StrictValidation)
 	return mirror{registry: reg, prefix: prefix, plain: plain}, err

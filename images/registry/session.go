@@ -229,10 +229,13 @@ func (s *session) once(ctx context.Context, r request) (got answer, err error) {
 // hasBlob says whether the repository has a blob.
 func (s *session) hasBlob(ctx context.Context, digest string) (bool, error) {
 	_, err := s.send(ctx, request{method: http.MethodHead, to: s.url("blobs", digest)})
-	if statusOf(err) == http.StatusNotFound {
+	switch {
+	case statusOf(err) == http.StatusNotFound:
 		return false, nil
+	case err != nil:
+		return false, err
 	}
-	return err == nil, err
+	return true, nil
 }
 
 // pusher returns what sends blobs. It logs in by itself, because it widens its token for what it

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/outfile"
 )
@@ -22,19 +23,22 @@ const ListName = "list.txt"
 // Export writes into dir, which is made and must be empty, the messages that a signer in another
 // place has to sign: each as <sha256>.payload, and a list of them. What the key has signed already
 // is left out; key may be nil. It returns the number of messages.
-func Export(dir string, r Request, key crypto.PublicKey) (int, error) {
+func Export(dir string, r Request, key crypto.PublicKey) (count int, err error) {
+	defer failure.Wrap(&err, "export what is to be signed")
 	wanted, err := r.pending(key)
-	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
-	}
 	if err != nil {
-		return 0, fmt.Errorf("export what is to be signed: %w", err)
+		return 0, err
 	}
-	if there, err := os.ReadDir(dir); err != nil || len(there) > 0 {
-		return 0, errors.Join(
-			err,
-			fmt.Errorf("export what is to be signed: %s is not empty: give a new folder", dir),
-		)
+	err = os.MkdirAll(dir, 0o755)
+	if err != nil {
+		return 0, err
+	}
+	there, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	if len(there) > 0 {
+		return 0, fmt.Errorf("%s is not empty: give a new folder", dir)
 	}
 	var list strings.Builder
 	files := map[string][]byte{}
@@ -43,14 +47,15 @@ func Export(dir string, r Request, key crypto.PublicKey) (int, error) {
 		files[name] = d.message()
 		fmt.Fprintf(&list, "%s  %s\n", name, d.about)
 	}
-	count := len(files)
+	count = len(files)
 	files[ListName] = []byte(list.String())
 	for name, content := range files {
-		if err := outfile.Replace(filepath.Join(dir, name), func(w io.Writer) error {
+		err := outfile.Replace(filepath.Join(dir, name), func(w io.Writer) error {
 			_, err := w.Write(content)
 			return err
-		}); err != nil {
-			return 0, fmt.Errorf("export what is to be signed: %w", err)
+		})
+		if err != nil {
+			return 0, err
 		}
 	}
 	return count, nil

@@ -72,10 +72,13 @@ func encodePayload(identity string, digest v1.Hash) ([]byte, error) {
 
 func decodePayload(raw []byte) (p payload, err error) {
 	err = decode(raw, maxPayload, &p)
-	if err == nil && p.Critical.Type != payloadType {
-		err = fmt.Errorf("it has the type %.80q and is no signature of cosign", p.Critical.Type)
+	if err != nil {
+		return p, err
 	}
-	return p, err
+	if p.Critical.Type != payloadType {
+		return p, fmt.Errorf("it has the type %.80q and is no signature of cosign", p.Critical.Type)
+	}
+	return p, nil
 }
 
 // statement is in-toto's attestation,
@@ -93,40 +96,35 @@ type statementSubject struct {
 }
 
 func encodeStatement(digest v1.Hash, p Predicate) ([]byte, error) {
+	subject := statementSubject{map[string]string{digest.Algorithm: digest.Hex}}
 	raw, err := oci.EncodeJSON(
-		statement{
-			statementV1,
-			[]statementSubject{{map[string]string{digest.Algorithm: digest.Hex}}},
-			p.Type,
-			p.Body,
-		},
-		"",
+		statement{statementV1, []statementSubject{subject}, p.Type, p.Body}, "",
 	)
-	if err == nil && len(raw) > maxStatement {
-		err = fmt.Errorf(
-			"the statement has %d bytes: verifiers here read at most %d",
-			len(raw),
-			maxStatement,
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) > maxStatement {
+		return nil, fmt.Errorf(
+			"the statement has %d bytes: verifiers here read at most %d", len(raw), maxStatement,
 		)
 	}
-	return raw, err
+	return raw, nil
 }
 
 func decodeStatement(raw []byte) (s statement, err error) {
 	err = decode(raw, maxStatement, &s)
-	switch {
-	case err != nil:
-	case s.Type != statementV1 && s.Type != statementV01:
-		err = fmt.Errorf(
-			"the statement has the type %.80q: known are %s and %s",
-			s.Type,
-			statementV1,
-			statementV01,
-		)
-	case s.PredicateType == "":
-		err = errors.New("the statement has no type of predicate")
+	if err != nil {
+		return s, err
 	}
-	return s, err
+	if s.Type != statementV1 && s.Type != statementV01 {
+		return s, fmt.Errorf(
+			"the statement has the type %.80q: known are %s and %s", s.Type, statementV1, statementV01,
+		)
+	}
+	if s.PredicateType == "" {
+		return s, errors.New("the statement has no type of predicate")
+	}
+	return s, nil
 }
 
 // envelope is DSSE's: https://github.com/secure-systems-lab/dsse/blob/v1.0.2/envelope.md.

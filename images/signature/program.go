@@ -2,6 +2,7 @@ package signature
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto"
 	"encoding/base64"
@@ -36,10 +37,7 @@ func (p Program) Public() crypto.PublicKey { return p.Key }
 
 // Sign runs the program once.
 func (p Program) Sign(ctx context.Context, message []byte) ([]byte, error) {
-	limit := p.Time
-	if limit == 0 {
-		limit = programTime
-	}
+	limit := cmp.Or(p.Time, programTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took more than %s", limit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.Path)
@@ -56,27 +54,28 @@ func (p Program) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	case out.More:
 		err = fmt.Errorf("its output has more than %d bytes, which is no signature", maxOutput)
 	}
-	var signature []byte
+	signature, malformed := plainSignature(out.Kept)
+	err = cmp.Or(err, malformed)
 	if err == nil {
-		signature, err = plainSignature(out.Kept)
+		return signature, nil
 	}
-	if err != nil {
-		if text := strings.TrimSpace(string(complaint.Kept)); text != "" {
-			err = fmt.Errorf("%w: it said %q", err, text)
-		}
-		return nil, fmt.Errorf("sign with the program %s: %w", p.Path, err)
+	text := strings.TrimSpace(string(complaint.Kept))
+	if text != "" {
+		err = fmt.Errorf("%w: it said %q", err, text)
 	}
-	return signature, nil
+	return nil, fmt.Errorf("sign with the program %s: %w", p.Path, err)
 }
 
 // plainSignature accepts a signature as it is or in base64. Signatures look random, so none of at
 // least 64 bytes is base64 by chance.
 func plainSignature(out []byte) ([]byte, error) {
-	if raw, err := base64.StdEncoding.DecodeString(string(bytes.Join(bytes.Fields(out), nil))); err == nil {
-		out = raw
+	text := string(bytes.Join(bytes.Fields(out), nil))
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		raw = out
 	}
-	if len(out) < 64 {
-		return nil, fmt.Errorf("it gave %d bytes, which is no signature", len(out))
+	if len(raw) < 64 {
+		return nil, fmt.Errorf("it gave %d bytes, which is no signature", len(raw))
 	}
-	return out, nil
+	return raw, nil
 }

@@ -56,28 +56,27 @@ type Report struct {
 // Verify judges the signatures and attestations of each subject with these keys. Its error means
 // that keys are of no use or that something could not be read. What it read is judged in the
 // reports; Report.Err says whether an image is signed.
-func Verify(subjects []Subject, keys []crypto.PublicKey) ([]Report, error) {
+func Verify(subjects []Subject, keys []crypto.PublicKey) (_ []Report, err error) {
+	defer failure.Wrap(&err, "verify signatures")
 	if len(keys) == 0 {
-		return nil, errors.New("verify signatures: there is no public key")
+		return nil, errors.New("there is no public key")
 	}
 	ids := make([]string, len(keys))
 	for i, key := range keys {
 		err := CheckKey(key)
-		if err == nil {
-			ids[i], err = KeyID(key)
-		}
 		if err != nil {
-			return nil, fmt.Errorf("verify signatures: %w", err)
+			return nil, err
+		}
+		ids[i], err = KeyID(key)
+		if err != nil {
+			return nil, err
 		}
 	}
 	return report(subjects, func(f *Verdict, e evidence) {
 		message := e.message()
 		for i, key := range keys {
-			if slices.ContainsFunc(
-				e.signatures,
-				func(s []byte) bool { return fits(key, message, s) },
-			) &&
-				!slices.Contains(f.Keys, ids[i]) {
+			made := func(s []byte) bool { return fits(key, message, s) }
+			if slices.ContainsFunc(e.signatures, made) && !slices.Contains(f.Keys, ids[i]) {
 				f.Keys = append(f.Keys, ids[i])
 			}
 		}
@@ -90,7 +89,8 @@ func Verify(subjects []Subject, keys []crypto.PublicKey) ([]Report, error) {
 // Unverified reports the signatures and attestations of each subject without a look at who signed
 // them: anyone who may push to the repository can add one. It is for those who say so to the user.
 // Its error means that something could not be read.
-func Unverified(subjects []Subject) ([]Report, error) {
+func Unverified(subjects []Subject) (_ []Report, err error) {
+	defer failure.Wrap(&err, "read signatures")
 	return report(subjects, func(*Verdict, evidence) {})
 }
 
@@ -99,7 +99,7 @@ func report(subjects []Subject, judge func(*Verdict, evidence)) (reports []Repor
 	for _, s := range subjects {
 		all, err := collect(s)
 		if err != nil {
-			return nil, fmt.Errorf("verify signatures: %w", err)
+			return nil, err
 		}
 		r := Report{Subject: s.Descriptor}
 		bundles := 0
