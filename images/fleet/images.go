@@ -30,12 +30,12 @@ func (c *chooser) image(g group) NeededImage {
 		Kernel:  first.kernel,
 		Nodes:   g.nodes.names(),
 		GPUs:    g.nodes.each(func(m *machine) string { return m.need.String() }),
-		Kernels: g.nodes.each(func(m *machine) string { return m.Node.Kernel }),
+		Kernels: g.nodes.each(func(m *machine) string { return m.Kernel }),
 		Archs:   g.nodes.each(func(m *machine) string { return m.target.Arch }),
 		modules: strings.HasSuffix(g.key, recipe.ModulesSuffix),
 	}
 	if im.modules {
-		im.Kernel = first.Node.Kernel
+		im.Kernel = first.Kernel
 	}
 	if c.options.CUDA != nil {
 		im.RunsCUDA = string(c.options.CUDA.RunByDriver(d).Support)

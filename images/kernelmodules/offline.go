@@ -19,6 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/kmod/kbuild"
@@ -164,9 +165,10 @@ type answer struct {
 // digest alone: RSA PKCS#1 v1.5, or ECDSA in DER). SignImage finds them by what the modules are,
 // and checks them: a missing one is sign.ErrUnsigned.
 func ImportSignatures(dir string, cert *x509.Certificate) (s Signatures, err error) {
+	defer failure.Wrap(&err, "read the signatures of modules")
 	list, err := os.ReadDir(dir)
 	if err != nil {
-		return s, fmt.Errorf("read the signatures of modules: %w", err)
+		return s, err
 	}
 	answers := map[string]answer{}
 	sum := sha256.New()
@@ -176,12 +178,12 @@ func ImportSignatures(dir string, cert *x509.Certificate) (s Signatures, err err
 			continue
 		}
 		if len(answers) == maxAnswers {
-			return s, fmt.Errorf("read the signatures of modules: %s has more than %d", dir, maxAnswers)
+			return s, fmt.Errorf("%s has more than %d", dir, maxAnswers)
 		}
 		a := answer{file: entry.Name(), plain: name[2] == "sig"}
 		a.bytes, err = bounded.File(filepath.Join(dir, a.file), maxAnswer)
 		if err != nil {
-			return s, fmt.Errorf("read the signatures of modules: %w", err)
+			return s, err
 		}
 		answers[name[1]] = a
 		fmt.Fprintf(sum, "%s %v %d\n", name[1], a.plain, len(a.bytes))

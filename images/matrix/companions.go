@@ -120,24 +120,15 @@ func (d *decoder) companion(c *Companion, n *yaml.Node) {
 	if (c.Archive == nil) == (child(n, "debian") == n) {
 		d.errorf(n, "companion %s %s needs one of archive and debian", c.Name, c.Version)
 	}
-	d.rising(
-		n,
-		fmt.Sprintf("companion %s %s: the range of drivers", c.Name, c.Version),
-		c.Drivers.From,
-		c.Drivers.Below,
-	)
+	what := "companion " + c.Name + " " + c.Version + ": the range of drivers"
+	d.rising(n, what, c.Drivers.From, c.Drivers.Below)
 	for system, v := range c.Debian.Systems {
-		if upstream, _, _ := strings.Cut(dpkg.Version(v).Upstream(), "~"); v != "" &&
-			c.Version != "" &&
-			upstream != c.Version {
-			d.errorf(
-				child(child(child(n, "debian"), "systems"), system),
-				"Debian version %s is not one of %s %s",
-				quoted(v),
-				c.Name,
-				c.Version,
-			)
+		upstream, _, _ := strings.Cut(dpkg.Version(v).Upstream(), "~")
+		if v == "" || c.Version == "" || upstream == c.Version {
+			continue
 		}
+		at := child(child(child(n, "debian"), "systems"), system)
+		d.errorf(at, "Debian version %s is not one of %s %s", quoted(v), c.Name, c.Version)
 	}
 }
 
@@ -169,10 +160,7 @@ func (c Interface) breaks(d *Driver) (all []driverinfo.Broken) {
 		return nil
 	}
 	for _, k := range c.Kernels {
-		all = append(
-			all,
-			driverinfo.Broken{From: k.From, Below: k.Below, Flavours: flavours, Reason: c.Reason},
-		)
+		all = append(all, driverinfo.Broken{From: k.From, Below: k.Below, Flavours: flavours, Reason: c.Reason})
 	}
 	return all
 }
@@ -181,17 +169,10 @@ func (c Interface) breaks(d *Driver) (all []driverinfo.Broken) {
 func (d *decoder) breakInterfaces(to *Driver, n *yaml.Node) {
 	for _, c := range d.m.Interfaces {
 		for _, b := range c.breaks(to) {
-			if slices.ContainsFunc(
-				to.Kernel.Broken,
-				func(own driverinfo.Broken) bool { return overlap(own, b) },
-			) {
-				d.errorf(
-					n,
-					"driver %s says in kernel.broken what interface %s says of kernels %s: remove one",
-					to.Version,
-					quoted(c.Name),
-					b.Range(),
-				)
+			isSame := func(own driverinfo.Broken) bool { return overlap(own, b) }
+			if slices.ContainsFunc(to.Kernel.Broken, isSame) {
+				d.errorf(n, "driver %s says in kernel.broken what interface %s says of kernels %s: remove one",
+					to.Version, quoted(c.Name), b.Range())
 				continue
 			}
 			to.Kernel.Broken = append(to.Kernel.Broken, b)

@@ -86,9 +86,9 @@ type store struct {
 	work   string       // folder for temporary copies of layers that are not files
 	notify func(string) // called when a layer is being sent
 
-	mu   sync.Mutex
+	mu        sync.Mutex
 	announced []digest.Digest
-	err  error // our first failure; the daemon returns only a text for it
+	err       error // our first failure; the daemon returns only a text for it
 }
 
 func (s *store) failure() error {

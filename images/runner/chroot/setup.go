@@ -51,12 +51,12 @@ func setUp(c config) error {
 
 // loopback starts lo, the only interface of the new network namespace, as container runtimes do:
 // programs that connect to themselves work, nothing else is reachable.
-func loopback() error {
+func loopback() (err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer func() { err = errors.Join(err, unix.Close(fd)) }()
 	req, err := unix.NewIfreq("lo")
 	if err != nil {
 		return err
