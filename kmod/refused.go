@@ -78,16 +78,15 @@ func (e *RefusedError) Reason() string {
 // joinMessages joins log lines into one text: the lines of one message of the driver form one line,
 // every other line stays alone.
 func joinMessages(lines []string) string {
-	driver := ""
-	rest := ""
+	var driver, rest []string
 	for _, line := range lines {
 		if _, text, ok := strings.Cut(line, "NVRM:"); ok {
-			driver += " " + strings.Join(strings.Fields(text), " ")
+			driver = append(driver, strings.Fields(text)...)
 		} else {
-			rest += "\n" + line
+			rest = append(rest, line)
 		}
 	}
-	return driver + rest
+	return " " + strings.Join(driver, " ") + "\n" + strings.Join(rest, "\n")
 }
 
 // findSentence finds the sentence or line that contains a phrase. The empty phrase is in every text

@@ -12,8 +12,8 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrFormat, fmt.Errorf(format, args...))
 }
 
-// once makes an error ErrFormat, once.
-func once(err error) error {
+// asFormat makes an error ErrFormat if it is none yet.
+func asFormat(err error) error {
 	if errors.Is(err, ErrFormat) {
 		return err
 	}

@@ -26,7 +26,7 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 	name := "deb: data.tar" + d.ending
 	in, err := unpack(d.ar, d.ending, maxData, d.XZ)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, once(err))
+		return fmt.Errorf("%s: %w", name, asFormat(err))
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
 	t := tar.NewReader(in)
@@ -36,7 +36,7 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 			return d.finish(name, in)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, once(err))
+			return fmt.Errorf("%s: %w", name, asFormat(err))
 		}
 		if err := checkHeader(h); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -65,7 +65,7 @@ func (b body) Read(p []byte) (int, error) {
 // finish reads to the end of the compressed stream, which has its checksum.
 func (d *Deb) finish(name string, r io.Reader) error {
 	if _, err := io.Copy(io.Discard, io.MultiReader(r, d.ar)); err != nil {
-		return fmt.Errorf("%s: %w", name, once(err))
+		return fmt.Errorf("%s: %w", name, asFormat(err))
 	}
 	return nil
 }

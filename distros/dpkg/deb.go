@@ -141,7 +141,7 @@ func (d *Deb) readControl() error {
 	}
 	in, err := unpack(d.ar, ending, maxControl, nil)
 	if err != nil {
-		return fmt.Errorf("%s: %w", member, once(err))
+		return fmt.Errorf("%s: %w", member, asFormat(err))
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
 	t := tar.NewReader(in)
@@ -151,7 +151,7 @@ func (d *Deb) readControl() error {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", member, once(err))
+			return fmt.Errorf("%s: %w", member, asFormat(err))
 		}
 		if err := d.addControl(h, t); err != nil {
 			return fmt.Errorf("%s: %w", member, err)
@@ -187,7 +187,7 @@ func (d *Deb) addControl(h *tar.Header, r io.Reader) error {
 	}
 	data, err := io.ReadAll(r)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, once(err))
+		return fmt.Errorf("%s: %w", name, asFormat(err))
 	}
 	d.Files[name] = data
 	if len(d.Files) > maxControlFiles {

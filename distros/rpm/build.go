@@ -117,7 +117,7 @@ func (b *builder) relation(k kind, name, flags, epoch, version, release []byte) 
 		// the other relations of the list stay usable
 		if err != nil || k == provides || k == obsoletes {
 			b.hide(fmt.Sprintf("it has a rich dependency that cannot be understood: %.120s", name))
-			return nil
+			return nil //nolint:nilerr // as above
 		}
 	}
 	b.lists[k] = append(b.lists[k], q)

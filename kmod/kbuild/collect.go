@@ -6,7 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
+	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -149,7 +150,12 @@ func readFile(name, path string) (File, error) {
 // Digest is the sha256 of a file, in hexadecimal, and its size.
 func Digest(path string) (sum string, size int64, err error) {
 	h := sha256.New()
-	size, err = readAll(context.Background(), path, h, math.MaxInt64)
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, fmt.Errorf("read %s: %w", path, err)
+	}
+	defer f.Close()
+	size, err = io.Copy(h, f)
 	if err != nil {
 		return "", 0, fmt.Errorf("read %s: %w", path, err)
 	}

@@ -94,7 +94,7 @@ func (x index) fill(
 	if err != nil {
 		return err
 	}
-	insert, err := tx.PrepareContext(ctx, "INSERT INTO '"+x.table+"' VALUES(?, ?, ?)")
+	insert, err := tx.PrepareContext(ctx, fmt.Sprintf("INSERT INTO '%s' VALUES(?, ?, ?)", x.table))
 	if err != nil {
 		return fmt.Errorf("table %s: %w", x.table, err)
 	}

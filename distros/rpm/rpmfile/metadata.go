@@ -71,7 +71,7 @@ func (m *Metadata) Meets(want Relation) bool {
 // those of the defaults of dnf (installonlypkgs) and zypper (provides:multiversion). The names are
 // those of el7's yum, whose packages have no such provides.
 func InstallOnly(name string, provides []string) bool {
-	for _, p := range strings.Fields("kernel kernel-PAE installonlypkg(kernel) " +
+	for p := range strings.FieldsSeq("kernel kernel-PAE installonlypkg(kernel) " +
 		"installonlypkg(kernel-module) installonlypkg(vm) multiversion(kernel)") {
 		if slices.Contains(provides, p) {
 			return true
