@@ -7,6 +7,7 @@ import (
 	"crypto/sha512"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,52 +58,40 @@ func parseMirrorList(data []byte, v repoconf.Vars) (m mirrors) {
 	return m
 }
 
-// hashesXML are the digests of one state of a file in a metalink.
-type hashesXML struct {
-	Size   string   `xml:"size"`
-	Hashes []sumXML `xml:"verification>hash"`
-}
-
 // parseMetalink reads a metalink of MirrorManager: the mirrors with their preference (100 is best)
 // and the digests of repomd.xml.
 func parseMetalink(data []byte) (m mirrors, err error) {
-	const file = "repodata/repomd.xml"
-	var doc struct {
-		Files []struct {
-			hashesXML
-			Earlier []hashesXML `xml:"alternates>alternate"`
-			URLs    []struct {
-				Preference string `xml:"preference,attr"`
-				URL        string `xml:",chardata"`
-			} `xml:"resources>url"`
-		} `xml:"files>file"`
-	}
-	if err := readXML(data, &doc); err != nil {
-		return m, fmt.Errorf("metalink: %w", err)
-	}
+	x := newXMLReader(bytes.NewReader(data))
 	preferences := map[string]int{}
-	for _, f := range doc.Files {
-		for _, state := range append([]hashesXML{f.hashesXML}, f.Earlier...) {
-			size, err := whole(state.Size)
+	var size int64 // of the state of the file whose digests follow
+	for {
+		token, err := x.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return m, fmt.Errorf("metalink: %w", err)
+		}
+		name := string(x.Name)
+		if token != xmlStart || name != "size" && name != "hash" && name != "url" {
+			continue
+		}
+		kind := string(x.Attr("type"))
+		preference := string(x.Attr("preference"))
+		text, err := x.text()
+		if err != nil {
+			return m, fmt.Errorf("metalink: %w", err)
+		}
+		switch name {
+		case "size":
+			size, err = whole(text)
 			if err != nil {
 				return m, fmt.Errorf("metalink: %w", err)
 			}
-			// a metalink has MD5 and SHA-1 as well, which fetch.NewFile refuses
-			for _, h := range state.Hashes {
-				s, err := fetch.NewFile(h.Type, h.Value, size)
-				if err != nil || len(m.sums) == maxMirrors {
-					continue
-				}
-				m.sums = append(m.sums, s)
-			}
-		}
-		for _, u := range f.URLs {
-			folder, ok := strings.CutSuffix(strings.TrimSpace(u.URL), "/"+file)
-			if ok && repoconf.IsRemote(folder) && len(m.folders) < maxMirrors {
-				m.folders = append(m.folders, folder)
-				// a mirror without a preference comes last
-				preferences[folder], _ = strconv.Atoi(u.Preference)
-			}
+		case "hash":
+			m.addSum(kind, text, size)
+		case "url":
+			m.addFolder(text, preference, preferences)
 		}
 	}
 	if len(m.sums) == 0 {
@@ -113,6 +102,25 @@ func parseMetalink(data []byte) (m mirrors, err error) {
 		func(a, b string) int { return cmp.Compare(preferences[b], preferences[a]) },
 	)
 	return m, nil
+}
+
+// addSum adds a permitted checksum. A metalink has MD5 and SHA-1 as well, which fetch.NewFile
+// refuses.
+func (m *mirrors) addSum(kind, digest string, size int64) {
+	sum, err := fetch.NewFile(kind, digest, size)
+	if err != nil || len(m.sums) == maxMirrors {
+		return
+	}
+	m.sums = append(m.sums, sum)
+}
+
+// addFolder adds the folder of a mirror's repomd.xml. A mirror without a preference comes last.
+func (m *mirrors) addFolder(address, preference string, preferences map[string]int) {
+	folder, ok := strings.CutSuffix(strings.TrimSpace(address), "/repodata/repomd.xml")
+	if ok && repoconf.IsRemote(folder) && len(m.folders) < maxMirrors {
+		m.folders = append(m.folders, folder)
+		preferences[folder], _ = strconv.Atoi(preference)
+	}
 }
 
 // permits reports whether a repomd.xml is one of those that the metalink names.

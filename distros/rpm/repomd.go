@@ -2,9 +2,9 @@ package rpm
 
 import (
 	"bytes"
-	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -34,29 +34,64 @@ type listFile struct {
 	Unpacked   int64      // bytes of its content; 0: not known
 }
 
-// repomdXML has the elements of a repomd.xml that count. Times and sizes are texts: some
-// repositories write fractions.
-type repomdXML struct {
-	XMLName  xml.Name  `xml:"repomd"`
-	Revision string    `xml:"revision"`
-	Data     []dataXML `xml:"data"`
-}
-
+// dataXML is the entry of a list in a repomd.xml. Times and sizes are texts: some repositories write
+// fractions.
 type dataXML struct {
-	Type     string `xml:"type,attr"`
-	Location struct {
-		Href string `xml:"href,attr"`
-		Base string `xml:"base,attr"`
-	} `xml:"location"`
-	Sum       sumXML `xml:"checksum"`
-	Size      string `xml:"size"`
-	OpenSize  string `xml:"open-size"`
-	Timestamp string `xml:"timestamp"`
+	Type, Href, Base          string
+	SumType, Sum              string
+	Size, OpenSize, Timestamp string
 }
 
-type sumXML struct {
-	Type  string `xml:"type,attr"`
-	Value string `xml:",chardata"`
+// read reads a child of the entry.
+func (d *dataXML) read(x *xmlReader) (err error) {
+	switch string(x.Name) {
+	case "location":
+		d.Href = string(x.Attr("href"))
+		d.Base = string(x.Attr("base"))
+	case "checksum":
+		d.SumType = string(x.Attr("type"))
+		d.Sum, err = x.text()
+	case "size":
+		d.Size, err = x.text()
+	case "open-size":
+		d.OpenSize, err = x.text()
+	case "timestamp":
+		d.Timestamp, err = x.text()
+	}
+	return err
+}
+
+// readRepomd reads the elements of a repomd.xml that count.
+func readRepomd(text []byte) (revision string, all []dataXML, err error) {
+	x := newXMLReader(bytes.NewReader(text))
+	inData := false
+	for {
+		token, err := x.Next()
+		if errors.Is(err, io.EOF) {
+			return revision, all, nil
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		if token != xmlStart {
+			continue
+		}
+		name := string(x.Name)
+		switch {
+		case x.Depth == 1 && name != "repomd":
+			return "", nil, fmt.Errorf("it begins with <%.40s>, want <repomd>", name)
+		case x.Depth == 2 && name == "revision":
+			revision, err = x.text()
+		case x.Depth == 2:
+			inData = name == "data"
+			all = append(all, dataXML{Type: string(x.Attr("type"))})
+		case x.Depth == 3 && inData:
+			err = all[len(all)-1].read(x)
+		}
+		if err != nil {
+			return "", nil, err
+		}
+	}
 }
 
 // parseRepomd reads a repomd.xml. Lists that are not used do not matter, nor does a timestamp that
@@ -64,14 +99,13 @@ type sumXML struct {
 // are distros.ErrIndex.
 func parseRepomd(text []byte) (*repomd, error) {
 	bad := func(err error) (*repomd, error) { return nil, distros.BadIndex("repomd.xml: %w", err) }
-	var doc repomdXML
-	err := readXML(text, &doc)
+	revision, all, err := readRepomd(text)
 	if err != nil {
 		return bad(err)
 	}
-	r := &repomd{Revision: strings.TrimSpace(doc.Revision), Lists: map[string]listFile{}}
+	r := &repomd{Revision: strings.TrimSpace(revision), Lists: map[string]listFile{}}
 	missing := errors.New("it names no list primary")
-	for _, d := range doc.Data {
+	for _, d := range all {
 		time, _ := whole(d.Timestamp)
 		r.Newest = max(r.Newest, time)
 		if d.Type == "primary_db" {
@@ -104,22 +138,14 @@ func parseRepomd(text []byte) (*repomd, error) {
 func (d dataXML) file() (l listFile, err error) {
 	size, err1 := whole(d.Size)
 	open, err2 := whole(d.OpenSize)
-	_, err3 := joinURL("https://x", d.Location.Base, d.Location.Href)
-	l = listFile{Href: d.Location.Href, Base: d.Location.Base, Unpacked: open}
-	l.Sum, err = fetch.NewFile(d.Sum.Type, d.Sum.Value, size)
+	_, err3 := joinURL("https://x", d.Base, d.Href)
+	l = listFile{Href: d.Href, Base: d.Base, Unpacked: open}
+	l.Sum, err = fetch.NewFile(d.SumType, d.Sum, size)
 	err = errors.Join(err, err1, err2, err3)
 	if err != nil {
 		return l, fmt.Errorf("list %s at %.80q: %w", d.Type, l.Href, err)
 	}
 	return l, nil
-}
-
-// readXML reads a small document. It refuses document types: what they define is not expanded.
-func readXML(text []byte, into any) error {
-	if bytes.Contains(text, []byte("<!DOCTYPE")) {
-		return fmt.Errorf("%w: document types are not read", errXML)
-	}
-	return xml.Unmarshal(text, into)
 }
 
 // whole returns a number without its fraction; that of no text is 0.

@@ -17,6 +17,12 @@ func (x *xmlReader) Content() ([]byte, error) {
 	return x.Text, nil
 }
 
+// text is Content as a text.
+func (x *xmlReader) text() (string, error) {
+	content, err := x.Content()
+	return string(content), err
+}
+
 // Attr returns the value of an attribute; nil if it does not exist.
 func (x *xmlReader) Attr(name string) []byte {
 	for _, a := range x.attrs {
