@@ -105,7 +105,7 @@ func newAttestCmd(a *session.App) *cobra.Command {
 }
 
 func (o *attestFlags) check(refs []string) error {
-	ways := given(o.signer.Key.Key+o.signer.Program, o.export, o.answers)
+	ways := countSet(o.signer.Key.Key+o.signer.Program, o.export, o.answers)
 	switch {
 	case ways > 1:
 		return session.Usagef(
@@ -136,6 +136,9 @@ func (o *attestFlags) check(refs []string) error {
 				ref,
 			)
 		}
+	}
+	if o.answers == "" {
+		return nil
 	}
 	return checkExported(o.answers, signature.ListName)
 }
@@ -250,9 +253,10 @@ func attach(
 	ref string,
 ) error {
 	all, err := plan.Attachments(ctx, image.Artifact, image.Have)
-	if err == nil {
-		err = image.Attach(ctx, s.Registry, all)
+	if err != nil {
+		return fmt.Errorf("sign-image %s: %w", ref, err)
 	}
+	err = image.Attach(ctx, s.Registry, all)
 	if err != nil {
 		return fmt.Errorf("sign-image %s: %w", ref, err)
 	}

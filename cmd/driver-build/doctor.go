@@ -164,20 +164,16 @@ func (o *doctorFlags) askHere(
 		func(context.Context) (string, error) {
 			var st unix.Statfs_t
 			err := unix.Statfs(cache, &st)
-			free := st.Bavail * uint64(st.Bsize) //nolint:gosec // never negative
-			if err == nil && free < least {
-				err = fmt.Errorf(
-					"%s has %d MiB free, a build takes up to %d MiB",
-					cache,
-					free>>20,
-					least>>20,
-				)
+			if err != nil {
+				return "", err
 			}
-			return fmt.Sprintf(
-				"%s can be written to, %.1f GiB are free",
-				cache,
-				float64(free)/(1<<30),
-			), err
+			free := st.Bavail * uint64(st.Bsize) //nolint:gosec // never negative
+			if free < least {
+				const short = "%s has %d MiB free, a build takes up to %d MiB"
+				return "", fmt.Errorf(short, cache, free>>20, least>>20)
+			}
+			gib := float64(free) / (1 << 30)
+			return fmt.Sprintf("%s can be written to, %.1f GiB are free", cache, gib), nil
 		},
 	)
 	need := map[bool]string{true: "fault", false: "warning"}[o.runners.Named()]

@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
@@ -90,14 +91,12 @@ func newSignCmd(a *session.App) *cobra.Command {
 	return cmd
 }
 
-func (o *signFlags) check() (err error) {
-	if err := o.imageSigner.Check(false); err != nil {
-		return err
-	}
+func (o *signFlags) check() error {
 	switch {
-	case given(o.signer.Key, o.export, o.answers) != 1:
+	case countSet(o.signer.Key, o.export, o.answers) != 1:
 		return session.Usagef(
-			"sign-modules: give one of --module-key KEY, --export DIR and --import DIR; the image itself is signed by driver-build sign-image IMAGE --image-key KEY",
+			"sign-modules: give one of --module-key KEY, --export DIR and --import DIR; " +
+				"the image itself is signed by driver-build sign-image IMAGE --image-key KEY",
 		)
 	case o.export != "" && o.imageSigner.Signs():
 		return session.Usagef(
@@ -111,69 +110,92 @@ func (o *signFlags) check() (err error) {
 		return session.Usagef("--module-cert belongs to a key: give --module-key too")
 	case o.whole && o.export == "":
 		return session.Usagef("--unsigned-modules says what --export writes: give --export DIR too")
-	case o.export != "" && (o.output.Push || len(o.output.Outputs) > 0 || len(o.tags) > 0):
+	case o.export != "" && (o.named() || len(o.tags) > 0):
 		return session.Usagef(
 			"--export makes no image: --output, --push and --tag belong to --module-key or --import",
 		)
 	case o.output.Push && o.output.Repository == "":
 		return session.Usagef("--push: give --repository REGISTRY/PATH")
 	}
-	err = o.output.Parse(o.export != "")
-	if err == nil && o.imageSigner.Signs() {
-		err = o.output.CheckAttached(true, o.imageSigner.Format)
+	err := errors.Join(o.imageSigner.Check(false), o.output.Parse(o.export != ""))
+	if err != nil || !o.imageSigner.Signs() {
+		return err
 	}
-	return err
+	return o.output.CheckAttached(true, o.imageSigner.Format)
 }
 
-// given counts the flags that have a value.
-func given(values ...string) (n int) {
-	for _, value := range values {
-		if value != "" {
-			n++
-		}
-	}
-	return n
+// named says whether the flags name a place for the result.
+func (o *signFlags) named() bool { return o.output.Push || len(o.output.Outputs) > 0 }
+
+// countSet counts the flags that have a value.
+func countSet(values ...string) int {
+	return len(slices.DeleteFunc(values, func(value string) bool { return value == "" }))
 }
 
 // checkExported says why a folder of --import lacks the list that an export wrote.
 func checkExported(folder, list string) error {
-	if _, err := os.Stat(filepath.Join(folder, list)); folder != "" && err != nil {
+	_, err := os.Stat(filepath.Join(folder, list))
+	if err != nil {
 		return session.Usagef("--import: %w; give the folder that --export wrote", err)
 	}
 	return nil
 }
 
-func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err error) {
-	if err := o.check(); err != nil {
+// imported returns the signatures in the folder of --import.
+func (o *signFlags) imported() (how kernelmodules.Signatures, err error) {
+	cert, err := flags.Certificate(o.signer.Cert)
+	if err != nil {
+		return how, err
+	}
+	err = checkExported(o.answers, kernelmodules.RequestName)
+	if err != nil {
+		return how, err
+	}
+	how, err = kernelmodules.ImportSignatures(o.answers, cert)
+	if err != nil {
+		return how, fmt.Errorf("--import: %w", err)
+	}
+	return how, nil
+}
+
+func (o *signFlags) run(ctx context.Context, a *session.App, ref string) error {
+	err := o.check()
+	if err != nil {
 		return err
 	}
-	var cert *x509.Certificate // of an offline signer
+	var how kernelmodules.Signatures
 	if o.answers != "" {
-		cert, err = flags.Certificate(o.signer.Cert)
-		if err == nil {
-			err = checkExported(o.answers, kernelmodules.RequestName)
-		}
+		how, err = o.imported()
 		if err != nil {
 			return err
 		}
 	}
-	if o.export == "" && !o.output.Push && len(o.output.Outputs) == 0 && !oci.IsLocal(ref) {
-		return session.Usagef("sign-modules %s: signed modules make a new image: give --push --repository REGISTRY/PATH, or --output oci:DIR for a folder", ref)
+	if o.export == "" && !o.named() && !oci.IsLocal(ref) {
+		return session.Usagef(
+			"sign-modules %s: signed modules make a new image: give --push --repository REGISTRY/PATH, "+
+				"or --output oci:DIR for a folder",
+			ref,
+		)
 	}
-	signer, err := o.signer.Load(a)
-	if err != nil {
-		return err
+	if o.signer.Key != "" {
+		signer, err := o.signer.Load(a)
+		if err != nil {
+			return err
+		}
+		how = kernelmodules.SignaturesBy(signer)
 	}
-	imageSigner, err := o.imageSigner.Load(a)
+	plan := attestation.Publication{Format: o.imageSigner.Format, Tags: o.tags}
+	plan.Signer, err = o.imageSigner.Load(a)
 	if err != nil {
 		return err
 	}
 	return a.Connect(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		if o.output.Push {
 			err := o.public.CheckImage(ctx, s, ref, o.output.Repository)
-			if err == nil {
-				err = s.Registry.CheckPush(ctx, o.output.Repository)
+			if err != nil {
+				return err
 			}
+			err = s.Registry.CheckPush(ctx, o.output.Repository)
 			if err != nil {
 				return err
 			}
@@ -185,17 +207,11 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 		if o.export != "" {
 			return o.writeRequest(ctx, a, s, all)
 		}
-		var how kernelmodules.Signatures
-		if signer != nil {
-			how = kernelmodules.SignaturesBy(signer)
-		} else if how, err = kernelmodules.ImportSignatures(o.answers, cert); err != nil {
-			return fmt.Errorf("--import: %w", err)
-		}
 		signed, err := s.Builder.Sign(ctx, ref, all, how)
 		if err != nil {
 			return err
 		}
-		return o.publish(ctx, a, s, signed, attestation.Publication{Signer: imageSigner, Format: o.imageSigner.Format, Tags: o.tags})
+		return o.publish(ctx, a, s, signed, plan)
 	})
 }
 

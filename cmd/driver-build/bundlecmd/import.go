@@ -124,9 +124,10 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 		if b == nil {
 			var err error
 			b, err = bundle.Open(a.Input(ctx))
-			if err == nil {
-				err = b.VerifySignature(keys)
+			if err != nil {
+				return err
 			}
+			err = b.VerifySignature(keys)
 			if err != nil {
 				return err
 			}
@@ -154,13 +155,20 @@ func (o *importFlags) checked(
 	for _, f := range findings {
 		fmt.Fprintln(a.Stderr, f)
 	}
-	if err == nil {
-		err = bundle.Unsound(findings)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && o.inputs != "" {
+	err = bundle.Unsound(findings)
+	if err != nil {
+		return nil, err
+	}
+	if o.inputs != "" {
 		err = b.Complete(bundle.Inputs)
+		if err != nil {
+			return nil, err
+		}
 	}
-	if err == nil && o.headers != "" {
+	if o.headers != "" {
 		err = b.Complete(bundle.Headers)
 	}
 	return b, err

@@ -70,7 +70,7 @@ func (s *Signer) Load(a *session.App) (*sign.Signer, error) {
 	if onToken(s.Key) {
 		var token io.Closer
 		signer, token, err = pkcs11.Open(s.Key, s.Cert, pass)
-		deferClose(a, token, err)
+		a.DeferClose(token)
 	} else {
 		signer, err = sign.LoadSigner(s.Key, s.Cert, pass)
 	}
@@ -105,7 +105,7 @@ func (k *ImageKey) Load(a *session.App) (signature.Signer, error) {
 	if onToken(k.Key) {
 		var token io.Closer
 		key, token, err = pkcs11.OpenKey(k.Key, pass)
-		deferClose(a, token, err)
+		a.DeferClose(token)
 	} else {
 		key, _, err = keyfile.LoadPrivate(k.Key, pass)
 	}
@@ -120,13 +120,6 @@ func (k *ImageKey) Load(a *session.App) (signature.Signer, error) {
 }
 
 func onToken(key string) bool { return strings.HasPrefix(key, "pkcs11:") }
-
-// deferClose keeps a token open until the command ends, unless it could not be opened.
-func deferClose(a *session.App, token io.Closer, err error) {
-	if err == nil {
-		a.Defer(token.Close)
-	}
-}
 
 // passphrase returns the one in a variable of the environment, nil if there is none.
 func passphrase(a *session.App, variable string) keyfile.Passphrase {

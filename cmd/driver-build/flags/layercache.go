@@ -165,15 +165,17 @@ func (c *LayerCache) publish(
 	if c.To != pushed {
 		p.Repository = c.To
 		err := s.Publisher.Complete(ctx, c.To, built)
-		if err == nil {
-			err = p.Push(ctx, s.Registry, t)
+		if err != nil {
+			return err
 		}
+		err = p.Push(ctx, s.Registry, t)
 		if err != nil {
 			return err
 		}
 	}
 	for _, img := range built {
-		if err := s.Publisher.Publish(ctx, c.To, p.Tags[0], img, description.LayerName); err != nil {
+		err := s.Publisher.Publish(ctx, c.To, p.Tags[0], img, description.LayerName)
+		if err != nil {
 			return err
 		}
 	}

@@ -136,28 +136,44 @@ func end(r runner.Runner) error {
 }
 
 // find looks for a runner. work is a folder for what it keeps, say takes lines for people.
-func (r *Runners) find(ctx context.Context, work string, say func(string)) (_ runner.Runner, err error) {
-	var reasons []error
+func (r *Runners) find(
+	ctx context.Context,
+	work string,
+	say func(string),
+) (runner.Runner, error) {
+	var unavailable error
 	if r.kind != chrootBuilder {
-		daemon, err := buildkit.New(ctx, buildkit.Options{Address: r.address, TLS: r.tls, Work: filepath.Join(work, "partial"), OnLine: say})
-		if err == nil {
+		daemon, err := buildkit.New(ctx, buildkit.Options{
+			Address: r.address,
+			TLS:     r.tls,
+			Work:    filepath.Join(work, "partial"),
+			OnLine:  say,
+		})
+		switch {
+		case err == nil:
 			return daemon, nil
-		}
-		if r.kind == buildkitBuilder || !errors.Is(err, runner.ErrUnavailable) {
+		case r.kind == buildkitBuilder || !errors.Is(err, runner.ErrUnavailable):
 			return nil, err
 		}
-		reasons = append(reasons, err)
+		unavailable = err
 	}
-	err = chroot.Supported() //nolint:contextcheck // it tries for a moment whether a root can be set up, and takes it down again
-	if err == nil {
-		var local *chroot.Runner
-		local, err = chroot.New(filepath.Join(work, "work"))
-		if err == nil {
-			return local, nil
-		}
+	local, err := newChroot(filepath.Join(work, "work")) //nolint:contextcheck // it tries for a moment
+	if err != nil {
+		return nil, failure.Errorf(
+			failure.Step,
+			"nothing to compile modules with: %s; run as root or where user namespaces are allowed, "+
+				"or give --builder ADDRESS of a BuildKit daemon",
+			errors.Join(unavailable, err).Error(), // its text alone: their kind does not count
+		)
 	}
-	reasons = append(reasons, err)
-	return nil, failure.Errorf(failure.Step, "nothing to compile modules with: %s; run as root or where user namespaces are allowed, "+
-		// its text alone: their kind does not count
-		"or give --builder ADDRESS of a BuildKit daemon", errors.Join(reasons...).Error())
+	return local, nil
+}
+
+// newChroot returns a runner, if a root can be set up here: it tries that, and takes it down again.
+func newChroot(work string) (*chroot.Runner, error) {
+	err := chroot.Supported()
+	if err != nil {
+		return nil, err
+	}
+	return chroot.New(work)
 }

@@ -61,6 +61,13 @@ type App struct {
 // Defer runs f when the command has ended; its error is one of the command's.
 func (a *App) Defer(f func() error) { a.ends = append(a.ends, f) }
 
+// DeferClose closes c when the command has ended; nil is nothing to close.
+func (a *App) DeferClose(c io.Closer) {
+	if c != nil {
+		a.Defer(c.Close)
+	}
+}
+
 func (a *App) addFlags(f *pflag.FlagSet) {
 	f.StringVar(
 		&a.cache,

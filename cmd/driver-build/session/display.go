@@ -82,8 +82,8 @@ func (d *display) Observe(e progress.Event) {
 	}
 }
 
-// untold stands for the error of a step in BuildKit's display. onceWriter removes it.
-const untold = "the command tells it"
+// printedLater stands for the error of a step in BuildKit's display. onceWriter removes it.
+const printedLater = "the command tells it"
 
 // onceWriter leaves out what the command tells once, in its error with the last lines of a compile:
 // the errors of steps, and the blocks between lines of dashes with which BuildKit's display ends.
@@ -101,7 +101,7 @@ func (w *onceWriter) Write(p []byte) (int, error) {
 	if dashes || w.inside {
 		return len(p), nil
 	}
-	_, err := w.Writer.Write(bytes.ReplaceAll(p, []byte(": "+untold), nil))
+	_, err := w.Writer.Write(bytes.ReplaceAll(p, []byte(": "+printedLater), nil))
 	return len(p), err
 }
 

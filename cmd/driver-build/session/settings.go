@@ -112,12 +112,16 @@ func (a *App) Programs(ctx context.Context, f *programs.Finder) Programs {
 		return a.Binaries
 	}
 	f = cmp.Or(f, &programs.Finder{Partial: true})
-	cache, err := a.CacheDir()
-	if err == nil {
-		cache, err = filepath.Abs(cache)
-	}
-	if err != nil {
+	fail := func(err error) Programs {
 		return func(string) ([]recipe.Binary, error) { return nil, err }
+	}
+	cache, err := a.CacheDir()
+	if err != nil {
+		return fail(err)
+	}
+	cache, err = filepath.Abs(cache)
+	if err != nil {
+		return fail(err)
 	}
 	f.Dirs = []string{programDir(), programs.SystemDir}
 	f.Version = version.Own()
@@ -145,9 +149,8 @@ func (a *App) Programs(ctx context.Context, f *programs.Finder) Programs {
 func checkout(module string) string {
 	_, file, _, _ := runtime.Caller(0)
 	for _, dir := range []string{filepath.Join(file, "../../../.."), filepath.Dir(programDir())} {
-		goMod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err == nil && filepath.IsAbs(dir) &&
-			strings.HasPrefix(string(goMod), "module "+module+"\n") {
+		goMod, _ := os.ReadFile(filepath.Join(dir, "go.mod")) // else it is none
+		if filepath.IsAbs(dir) && strings.HasPrefix(string(goMod), "module "+module+"\n") {
 			return dir
 		}
 	}
@@ -160,10 +163,11 @@ func programDir() string {
 	if err != nil {
 		return "."
 	}
-	if target, err := filepath.EvalSymlinks(exe); err == nil {
-		exe = target
+	target, err := filepath.EvalSymlinks(exe)
+	if err != nil {
+		return filepath.Dir(exe)
 	}
-	return filepath.Dir(exe)
+	return filepath.Dir(target)
 }
 
 // BuildInfo is what the Go tool wrote into this program. The revision of a program that was made of

@@ -24,11 +24,11 @@ type step struct {
 	worked  bool                      // one of them did not find its result in the cache
 	files   map[string]progress.Event // how far each is
 	last    progress.Event            // of an item
-	told    time.Time                 // when a line last said how far the step is
+	logged  time.Time                 // when a line last said how far the step is
 }
 
-// tellEvery is how often a display of lines says how far a step is.
-const tellEvery = 5 * time.Second
+// logEvery is how often a display of lines says how far a step is.
+const logEvery = 5 * time.Second
 
 // status is an event as BuildKit's display takes it. A program gets the items of a step; people get
 // one line, which says how much of them there is.
@@ -38,7 +38,7 @@ func (d *display) status(e progress.Event) *client.SolveStatus {
 		s = &step{
 			vertex: client.Vertex{Digest: digest.FromString(e.Step), Name: redact.Text(e.Name)},
 			files:  map[string]progress.Event{},
-			told:   e.Time,
+			logged: e.Time,
 		}
 		d.steps[e.Step] = s
 	}
@@ -69,15 +69,15 @@ func (d *display) status(e progress.Event) *client.SolveStatus {
 		name := redact.Text(e.Name) + ": " + amount
 		changed = changed || s.vertex.Name != name
 		s.vertex.Name = name
-	case e.Item != "" && e.Time.Sub(s.told) >= tellEvery:
-		s.told = e.Time
+	case e.Item != "" && e.Time.Sub(s.logged) >= logEvery:
+		s.logged = e.Time
 		s.log(status, e.Time, amount)
 	}
 	if changed {
 		shown := s.vertex // the display may still read an earlier one
 		if shown.Error != "" && d.mode != progressui.RawJSONMode &&
 			!strings.HasSuffix(shown.Error, context.Canceled.Error()) {
-			shown.Error = untold
+			shown.Error = printedLater
 		}
 		status.Vertexes = []*client.Vertex{&shown}
 	}
