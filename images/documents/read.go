@@ -186,15 +186,6 @@ func (i *ImageContent) addFiles(tree *rootfs.Tree) error {
 	return nil
 }
 
-// isText says that a document repeats the text of a file: a licence of NVIDIA, or Debian's record
-// of a package's licences.
-func isText(p string) bool {
-	rest, ok := strings.CutPrefix(p, "usr/share/doc/")
-	return ok && strings.Count(rest, "/") == 1 && path.Base(rest) == "copyright" ||
-		p == recipe.LicenceFile ||
-		slices.ContainsFunc(matrix.ComponentNames, func(name string) bool { return p == recipe.ComponentLicence(name) })
-}
-
 // isOther says that a file is one of the driver's by its name, and in none of the other lists:
 // scripts such as nvidia-bug-report.sh, profiles, descriptions for loaders. Sources and records of
 // packages are not listed by file.

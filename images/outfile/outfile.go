@@ -162,7 +162,7 @@ func find(path string) (file string, stream bool, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		_, missing := os.Lstat(path)
 		if missing != nil {
-			return path, false, nil
+			return path, false, nil //nolint:nilerr // it is to be made
 		}
 		return "", false, fmt.Errorf(
 			"%s is a link that leads nowhere: remove it, or create what it leads to", path,
