@@ -13,11 +13,8 @@ var bars = [...]struct{ size, flags uint32 }{{16 << 20, 0}, {64 << 20, 8}, {32 <
 
 const (
 	configSize = 256
-	subsystem  = 0x12a210de
 	command    = 0x04 // offset of the command register
 	firstBAR   = 0x10
-	// firstCapability is the offset of the pointer to the chain of capabilities.
-	firstCapability = 0x34
 	// maxRegisters bounds how many registers of BAR0 a guest can make this process remember.
 	maxRegisters = 1 << 20
 )

@@ -67,9 +67,6 @@ func (e ELF) Bytes() []byte {
 // text returns a file with a body, with the usual mode.
 func text(name, body string) repotest.File { return repotest.File{Name: name, Body: body} }
 
-// link returns a symbolic link.
-func link(name, target string) repotest.File { return repotest.File{Name: name, Link: target} }
-
 // program returns a program that needs the C library, and others.
 func program(name, arch, note string, needed ...string) repotest.File {
 	file := ELF{Arch: arch, Program: true, Needed: append(needed, "libc.so.6"), Note: note}
