@@ -102,9 +102,10 @@ func (c *Client) Transfers(
 		for _, t := range some {
 			for _, name := range t.Names() {
 				if names[name] != "" {
+					_, tag, _ := imagename.Split(name)
 					return nil, fmt.Errorf(
-						"push %s: %s has the tag of %s too: push them to repositories of their own, or under other tags",
-						source, names[name], name,
+						"push %s: %s has the tag %s too: push them to repositories of their own, or under other tags",
+						source, names[name], tag,
 					)
 				}
 				names[name] = source
