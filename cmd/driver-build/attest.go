@@ -95,12 +95,8 @@ func newAttestCmd(a *session.App) *cobra.Command {
 		"export",
 		"write into `DIR` what an offline signer has to sign",
 	)
-	f.StringVar(
-		&o.answers,
-		"import",
-		"",
-		"attach the signatures that an offline signer left in `DIR`",
-	)
+	const importUsage = "attach the signatures that an offline signer left in `DIR`"
+	f.StringVar(&o.answers, "import", "", importUsage)
 	return cmd
 }
 

@@ -65,12 +65,8 @@ func newSignCmd(a *session.App) *cobra.Command {
 			"with --export, the modules instead of their digests",
 		)
 	})
-	f.StringVar(
-		&o.answers,
-		"import",
-		"",
-		"attach the signatures that an offline signer left in `DIR`",
-	)
+	const importUsage = "attach the signatures that an offline signer left in `DIR`"
+	f.StringVar(&o.answers, "import", "", importUsage)
 	f.Var(
 		session.Slice(&o.archs, session.Valid(matrix.CheckArch)),
 		"arch",
