@@ -158,7 +158,7 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 	}
 	return a.Connect(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		for _, ref := range refs {
-			image, err := attestation.Open(ctx, s.Registry.Target(), ref)
+			image, err := attestation.Open(ctx, s.Builder.Registry.Target(), ref)
 			if err != nil {
 				return err
 			}
@@ -169,7 +169,7 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 			if o.answers != "" {
 				plan.Signer = signature.Imported{Dir: o.answers, Key: public}
 			}
-			if err := plan.CheckVEX(ctx, s.Registry.Target(), s.Layers(), image); err != nil {
+			if err := plan.CheckVEX(ctx, s.Builder.Registry.Target(), s.Builder.Layers(), image); err != nil {
 				return fmt.Errorf("--vex %s: %w", o.vex, err)
 			}
 			if o.export != "" {
@@ -252,7 +252,7 @@ func attach(
 	if err != nil {
 		return fmt.Errorf("sign-image %s: %w", ref, err)
 	}
-	err = image.Attach(ctx, s.Registry, all)
+	err = image.Attach(ctx, s.Builder.Registry, all)
 	if err != nil {
 		return fmt.Errorf("sign-image %s: %w", ref, err)
 	}

@@ -90,7 +90,7 @@ func (o *doctorFlags) run(ctx context.Context, a *session.App) error {
 		nil,
 		func(ctx context.Context, s *session.Session) error {
 			found = ask(ctx, func(ask asker) {
-				o.askHere(ctx, ask, a, s.Store.Dir())
+				o.askHere(ctx, ask, a, s.Builder.Store.Dir())
 				o.askBases(ask, s, m, a.Offline)
 				askRepository(ask, s, repository)
 			})
@@ -229,7 +229,7 @@ func (o *doctorFlags) askBases(
 			"fault",
 			fix+"log in with docker login "+host,
 			func(ctx context.Context) (string, error) {
-				_, err := s.Registry.Open(ctx, base, registry.OpenOptions{Arch: system.Archs[0]})
+				_, err := s.Builder.Registry.Open(ctx, base, registry.OpenOptions{Arch: system.Archs[0]})
 				return base + " is there", err
 			},
 		)
@@ -245,6 +245,6 @@ func askRepository(ask asker, s *session.Session, repository string) {
 	fix := "log in with docker login " + host + ", trust its authority with --ca, " +
 		"ask its owner for the right to push to " + repository
 	ask("repository", "fault", fix, func(ctx context.Context) (string, error) {
-		return repository + " accepts pushes", s.Registry.CheckPush(ctx, repository)
+		return repository + " accepts pushes", s.Builder.Registry.CheckPush(ctx, repository)
 	})
 }

@@ -169,8 +169,8 @@ func (o *driversFlags) withManifests(
 func sourceOf(a *session.App, s *session.Session, flag, value string) (releases.Source, error) {
 	source := releases.Source{Name: value, None: value == "none", Offline: a.Offline}
 	source.Read = func(ctx context.Context, address string, limit int64) ([]byte, error) {
-		step := s.Observe.Begin("drivers", "read "+address)
-		text, err := s.Fetch.Latest(ctx, address, limit)
+		step := s.Builder.Observe.Begin("drivers", "read "+address)
+		text, err := s.Builder.Fetch.Latest(ctx, address, limit)
 		_ = step.End(false, nil) // the command says what went wrong
 		return text, err
 	}

@@ -50,8 +50,8 @@ func inspect(ctx context.Context, a *session.App, ref, arch string, deep bool) e
 		func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
 			if deep {
 				i, err = verify.Examiner{
-					Store:   s.Store,
-					Observe: s.Observe,
+					Store:   s.Builder.Store,
+					Observe: s.Builder.Observe,
 				}.Inspect(
 					ctx,
 					ref,
@@ -85,7 +85,7 @@ func withImage(
 	f func(context.Context, *session.Session, *registry.Opened) error,
 ) error {
 	return a.Connect(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
-		base, err := s.Registry.Open(ctx, ref, o)
+		base, err := s.Builder.Registry.Open(ctx, ref, o)
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func newSBOMCmd(a *session.App) *cobra.Command {
 				nil,
 				nil,
 				func(ctx context.Context, s *session.Session) error {
-					m, err := documents.OpenImages(ctx, s.Registry, s.Layers(), args[0], arch)
+					m, err := documents.OpenImages(ctx, s.Builder.Registry, s.Builder.Layers(), args[0], arch)
 					if err != nil {
 						return err
 					}

@@ -111,11 +111,11 @@ func (o *addDriverFlags) run(ctx context.Context, a *session.App) error {
 			}
 			if o.download {
 				e.Download = func(ctx context.Context, address string, limit int64) (string, int64, error) {
-					step := s.Observe.Begin(
+					step := s.Builder.Observe.Begin(
 						"driver "+e.Version,
 						"download "+releases.Shown(address),
 					)
-					sum, size, err := s.Fetch.Import(
+					sum, size, err := s.Builder.Fetch.Import(
 						ctx,
 						address,
 						limit,

@@ -19,7 +19,7 @@ func (b *build) run(ctx context.Context, a *session.App, s *session.Session) err
 	o := b.flags
 	s.Builder.Signer = b.signer
 	if b.pushed != "" && !o.dryRun {
-		err := s.Registry.CheckPush(ctx, b.pushed)
+		err := s.Builder.Registry.CheckPush(ctx, b.pushed)
 		if err != nil {
 			return err
 		}

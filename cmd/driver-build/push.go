@@ -71,7 +71,7 @@ func push(
 ) error {
 	var total registry.Stats
 	err := a.Connect(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
-		transfers, err := s.Registry.Transfers(ctx, sources, to, tags)
+		transfers, err := s.Builder.Registry.Transfers(ctx, sources, to, tags)
 		if err != nil {
 			return session.Usage(err)
 		}
@@ -81,7 +81,7 @@ func push(
 			}
 		}
 		for _, t := range transfers {
-			digest, stats, err := s.Registry.Copy(ctx, t.From, t.To, t.Tags...)
+			digest, stats, err := s.Builder.Registry.Copy(ctx, t.From, t.To, t.Tags...)
 			total.Add(stats)
 			if err != nil {
 				return err

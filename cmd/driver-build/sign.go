@@ -191,12 +191,12 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) error {
 			if err != nil {
 				return err
 			}
-			err = s.Registry.CheckPush(ctx, o.output.Repository)
+			err = s.Builder.Registry.CheckPush(ctx, o.output.Repository)
 			if err != nil {
 				return err
 			}
 		}
-		all, err := images.OpenArchs(ctx, s.Registry, ref, o.archs)
+		all, err := images.OpenArchs(ctx, s.Builder.Registry, ref, o.archs)
 		if err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (o *signFlags) writeRequest(
 	s *session.Session,
 	all map[string]v1.Image,
 ) error {
-	q, err := kernelmodules.RequestSignatures(ctx, s.Store, o.export, all, o.whole)
+	q, err := kernelmodules.RequestSignatures(ctx, s.Builder.Store, o.export, all, o.whole)
 	if err != nil {
 		return fmt.Errorf("--export: %w", err)
 	}

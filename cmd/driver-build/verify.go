@@ -163,7 +163,7 @@ func (o *verifyFlags) examine(
 	image string,
 ) (all []verify.Finding, err error) {
 	if len(o.trust.Keys) > 0 {
-		signed, err := attestation.Open(ctx, s.Registry, image)
+		signed, err := attestation.Open(ctx, s.Builder.Registry, image)
 		if err != nil {
 			return nil, err
 		}
@@ -197,9 +197,9 @@ func (o *verifyFlags) content(
 	s *session.Session,
 	image string,
 ) ([]verify.Finding, error) {
-	examiner := verify.Examiner{Store: s.Store, Observe: s.Observe}
+	examiner := verify.Examiner{Store: s.Builder.Store, Observe: s.Builder.Observe}
 	options := verify.Options{Signers: o.again.Certificates, AllowedLayers: o.layers}
-	opened, err := s.Registry.Open(ctx, image, registry.OpenOptions{})
+	opened, err := s.Builder.Registry.Open(ctx, image, registry.OpenOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (o *verifyFlags) content(
 		return nil, fmt.Errorf("open %s: %w", image, err)
 	}
 	if open == nil || o.arch != "" {
-		img, err := o.single(ctx, s.Registry, image)
+		img, err := o.single(ctx, s.Builder.Registry, image)
 		if errors.Is(err, fs.ErrNotExist) {
 			missing := verify.NewFinding(verify.Error, "layers", "", "the image is not whole: %v", err)
 			return []verify.Finding{missing}, nil
@@ -224,7 +224,7 @@ func (o *verifyFlags) content(
 			return nil, err
 		}
 		open = func(d v1.Descriptor) (v1.Image, error) {
-			return openEntry(ctx, s.Registry, repository.Name(), d)
+			return openEntry(ctx, s.Builder.Registry, repository.Name(), d)
 		}
 	}
 	return examiner.VerifyIndex(ctx, image, entries, open, options)
@@ -283,11 +283,11 @@ func (o *verifyFlags) tryCompile(
 	image string,
 ) ([]verify.Finding, error) {
 	chosen := registry.OpenOptions{Arch: cmp.Or(o.arch, "amd64"), Part: registry.Layers}
-	base, err := s.Registry.Open(ctx, image, chosen)
+	base, err := s.Builder.Registry.Open(ctx, image, chosen)
 	if err != nil {
 		return nil, err
 	}
-	release, err := s.TryCompile(ctx, image, base, o.kernel)
+	release, err := s.Builder.TryCompile(ctx, image, base, o.kernel)
 	failed, ran := errors.AsType[*runner.FailedError](err)
 	switch {
 	case ran:

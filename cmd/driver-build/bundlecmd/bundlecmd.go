@@ -187,7 +187,7 @@ func newHave(a *session.App) *cobra.Command {
 				nil,
 				nil,
 				func(ctx context.Context, s *session.Session) error {
-					stock, err := bundle.StockOf(ctx, s.Registry, args[0])
+					stock, err := bundle.StockOf(ctx, s.Builder.Registry, args[0])
 					if err != nil {
 						return err
 					}

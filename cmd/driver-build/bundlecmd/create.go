@@ -113,7 +113,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		return err
 	}
 	return a.Connect(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
-		artifacts, err := bundle.Gather(ctx, s.Registry, o.Selection)
+		artifacts, err := bundle.Gather(ctx, s.Builder.Registry, o.Selection)
 		if err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func (o *createFlags) write(
 	s *session.Session,
 	plan *bundle.Prepared,
 ) error {
-	return shown(s.Observe, "write", o.output, func(report func(done, total int64)) error {
+	return shown(s.Builder.Observe, "write", o.output, func(report func(done, total int64)) error {
 		fill := func(w io.Writer) error { return plan.Write(ctx, w, report) }
 		if o.output == "-" {
 			return fill(a.Stdout)

@@ -29,10 +29,10 @@ func (o *createFlags) mirror(
 	artifacts []bundle.Artifact,
 ) (none bundle.Artifact, err error) {
 	const prefix = "headers-"
-	if err := workdir.Sweep(s.Store.Dir(), prefix); err != nil {
+	if err := workdir.Sweep(s.Builder.Store.Dir(), prefix); err != nil {
 		return none, fmt.Errorf("remove what a killed call left: %w", err)
 	}
-	dir, err := workdir.New(s.Store.Dir(), prefix)
+	dir, err := workdir.New(s.Builder.Store.Dir(), prefix)
 	if err != nil {
 		return none, err
 	}
@@ -46,10 +46,10 @@ func (o *createFlags) mirror(
 	if err != nil {
 		return none, err
 	}
-	client := *s.Fetch
+	client := *s.Builder.Fetch
 	plain := http.Client{}
-	if s.Fetch.HTTP != nil {
-		plain = *s.Fetch.HTTP
+	if s.Builder.Fetch.HTTP != nil {
+		plain = *s.Builder.Fetch.HTTP
 	}
 	plain.Transport = &bundle.Recorder{Dir: mirror, Next: plain.Transport}
 	client.Store = store
@@ -86,7 +86,7 @@ func (o *createFlags) headersOf(
 	}
 	for _, ref := range refs {
 		for _, arch := range matrix.Archs() {
-			base, err := s.Registry.Open(
+			base, err := s.Builder.Registry.Open(
 				ctx,
 				ref,
 				registry.OpenOptions{Arch: arch, Part: registry.Layers},
@@ -97,7 +97,7 @@ func (o *createFlags) headersOf(
 			if err != nil {
 				return nil, err
 			}
-			some, err := s.FetchHeaders(ctx, ref, base, o.headers, client)
+			some, err := s.Builder.FetchHeaders(ctx, ref, base, o.headers, client)
 			if err != nil && !errors.Is(err, images.ErrNotCompiling) {
 				return nil, err
 			}

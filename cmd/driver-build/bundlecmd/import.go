@@ -182,16 +182,16 @@ func (o *importFlags) push(
 	b *bundle.Bundle,
 ) error {
 	var r *bundle.Result
-	err := shown(s.Observe, "import", o.To, func(report func(done, total int64)) (err error) {
+	err := shown(s.Builder.Observe, "import", o.To, func(report func(done, total int64)) (err error) {
 		o.Progress = report
-		r, err = b.Import(ctx, s.Registry, o.ImportOptions)
+		r, err = b.Import(ctx, s.Builder.Registry, o.ImportOptions)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	if o.inputs != "" && !o.DryRun {
-		if err := errors.Join(b.Adopt(ctx, s.Store), b.Extract(ctx, bundle.Inputs, o.inputs)); err != nil {
+		if err := errors.Join(b.Adopt(ctx, s.Builder.Store), b.Extract(ctx, bundle.Inputs, o.inputs)); err != nil {
 			return fmt.Errorf("--inputs: %w", err)
 		}
 	}

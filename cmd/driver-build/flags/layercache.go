@@ -104,16 +104,16 @@ func (c *LayerCache) Attach(ctx context.Context, s *session.Session, needed bool
 		finder := layer.NewFinder(
 			ctx,
 			layer.FinderOptions{
-				Registry: s.Registry.Target(),
+				Registry: s.Builder.Registry.Target(),
 				From:     c.From,
 				Keys:     c.keys,
 				Needed:   needed,
-				Observe:  s.Observe,
+				Observe:  s.Builder.Observe,
 			},
 		)
 		s.Publisher = finder
 		if len(c.From) > 0 {
-			s.Finished = finder
+			s.Builder.Finished = finder
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (c *LayerCache) Publish(
 	if c.To == "" {
 		return nil
 	}
-	step := s.Observe.Begin(p.Tags[0], "layers for later builds")
+	step := s.Builder.Observe.Begin(p.Tags[0], "layers for later builds")
 	err := c.publish(ctx, s, pushed, t, built, p)
 	if err != nil && ctx.Err() == nil {
 		step.Note(fmt.Sprintf("warning: later builds do not find the layers in %s: %v", c.To, err))
@@ -168,7 +168,7 @@ func (c *LayerCache) publish(
 		if err != nil {
 			return err
 		}
-		err = p.Push(ctx, s.Registry, t)
+		err = p.Push(ctx, s.Builder.Registry, t)
 		if err != nil {
 			return err
 		}

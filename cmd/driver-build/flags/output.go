@@ -114,7 +114,7 @@ func (o *Output) Publish(
 	}
 	p.Repository = o.Repository
 	for _, out := range o.Places {
-		step := s.Observe.Begin(p.Tags[0], "write "+out.String())
+		step := s.Builder.Observe.Begin(p.Tags[0], "write "+out.String())
 		refs, err := p.Write(ctx, out, t)
 		if step.End(false, err) != nil {
 			return err
@@ -124,7 +124,7 @@ func (o *Output) Publish(
 		}
 	}
 	if o.Push {
-		if err := p.Push(ctx, s.Registry, t); err != nil {
+		if err := p.Push(ctx, s.Builder.Registry, t); err != nil {
 			return err
 		}
 		for _, tag := range p.Tags {
@@ -189,7 +189,7 @@ func (p *PublicRegistry) CheckImage(
 		return nil
 	}
 	return registry.CheckPublicArtifact(image, repository, func() (oci.Artifact, error) {
-		opened, err := s.Registry.Open(ctx, image, registry.OpenOptions{})
+		opened, err := s.Builder.Registry.Open(ctx, image, registry.OpenOptions{})
 		if err != nil {
 			return nil, err
 		}

@@ -109,14 +109,14 @@ func (r *Runners) Try(ctx context.Context, work string) (string, error) {
 // Attach gives the session a runner, which is found when the first compile needs it. The returned
 // function ends the runner.
 func (r *Runners) Attach(s *session.Session) func() error {
-	say := func(line string) { _ = s.Observe.Begin("builder", line).End(false, nil) }
+	say := func(line string) { _ = s.Builder.Observe.Begin("builder", line).End(false, nil) }
 	var one sync.Mutex
 	var found runner.Runner
-	s.Runner = func(ctx context.Context) (_ runner.Runner, err error) {
+	s.Builder.Runner = func(ctx context.Context) (_ runner.Runner, err error) {
 		one.Lock()
 		defer one.Unlock()
 		if found == nil {
-			found, err = r.find(ctx, s.Store.Dir(), say)
+			found, err = r.find(ctx, s.Builder.Store.Dir(), say)
 		}
 		return found, err
 	}

@@ -123,7 +123,7 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 
 // Session is a command's connection to cache, network and terminal, open while App.Connect runs.
 type Session struct {
-	*images.Builder
+	Builder   *images.Builder
 	app       *App
 	Publisher *layer.Finder // adds finished layers to registries; nil: the command does not
 	display   *display
@@ -151,7 +151,7 @@ func (s *Session) explainDamage(ctx context.Context, err error) error {
 	if !ok || ctx.Err() != nil {
 		return err
 	}
-	damaged, failed := s.Store.RemoveDamaged(wrong.Want)
+	damaged, failed := s.Builder.Store.RemoveDamaged(wrong.Want)
 	if damaged > 0 {
 		err = fmt.Errorf(
 			"%w; %d files of the cache were damaged on the disk and are removed: run the same command again, and look after the disk",
@@ -229,7 +229,7 @@ func (a *App) Open(
 // returns the error of the work, with what is to be said of it.
 func (s *Session) Close(ctx context.Context, err error) error {
 	err = s.explainDamage(ctx, err)
-	s.Registry.Close()
+	s.Builder.Registry.Close()
 	s.transfers.End()
 	err = errors.Join(err, s.display.Close())
 	s.app.holdResults(false)
