@@ -105,51 +105,45 @@ func (b *Builder) build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 	if b.Finished != nil {
 		b.Finished.Read(r.Tag, r.Arch) //nolint:contextcheck // the finder has a context that lasts as long as its layers
 	}
-	var packages, fabric, companions, entrypoint v1.Layer
+	var packages, fabric, companions, entrypoint, loaderCache v1.Layer
 	var driver driverLayers
 	var modules []namedLayer
 	eg, ectx := errgroup.WithContext(ctx)
 	whole := r.Profile != recipe.ModulesOnly
-	eg.Go(func() (err error) {
-		var links map[string]string
-		if !whole {
-			return nil
-		}
-		if r.Toolchain {
-			links = r.Links
-		}
-		if r.Distroless {
-			packages, err = b.distrolessLayer(ectx, r, base)
-			return err
-		}
-		packages, err = b.packagesLayer(ectx, r, base, "packages", r.Packages, links, r.Public().Repositories)
-		return err
-	})
-	eg.Go(func() (err error) { driver, err = b.driverLayers(ectx, r, r.Sources); return err })
-	eg.Go(func() (err error) { fabric, err = b.fabricLayer(ectx, r); return err })
-	if r.Sources {
-		eg.Go(func() (err error) { companions, err = b.companionsLayer(ectx, r); return err })
-	}
 	if whole {
-		eg.Go(func() (err error) { entrypoint, err = b.entrypointLayer(ectx, r); return err })
+		start(eg, &packages, func() (v1.Layer, error) { return b.installedLayer(ectx, r, base) })
+		start(eg, &entrypoint, func() (v1.Layer, error) { return b.entrypointLayer(ectx, r) })
 	}
-	eg.Go(func() (err error) { modules, err = b.modulesLayers(ectx, r, base); return err })
-	if err := eg.Wait(); err != nil {
+	if r.Sources {
+		start(eg, &companions, func() (v1.Layer, error) { return b.companionsLayer(ectx, r) })
+	}
+	start(eg, &fabric, func() (v1.Layer, error) { return b.fabricLayer(ectx, r) })
+	start(eg, &driver, func() (driverLayers, error) { return b.driverLayers(ectx, r, r.Sources) })
+	start(eg, &modules, func() ([]namedLayer, error) { return b.modulesLayers(ectx, r, base) })
+	err = eg.Wait()
+	if err != nil {
 		return nil, err
 	}
-	layers := []namedLayer{{"packages", packages}, {userMode(r), driver.user}, {recipe.FabricLayer, fabric}}
-	if r.Sources {
-		layers = append(layers, namedLayer{"kernel sources", driver.kernel})
-	}
-	layers = append(append(layers, namedLayer{recipe.CompanionsLayer, companions}), modules...)
-	var loaderCache v1.Layer
 	if whole {
 		loaderCache, err = b.loaderCacheLayer(ctx, r, base, packages, driver.user, fabric)
 		if err != nil {
 			return nil, err
 		}
 	}
-	layers = append(layers, namedLayer{"entrypoint", entrypoint}, namedLayer{loaderCacheName, loaderCache})
+	if !r.Sources {
+		driver.kernel = nil // it may have been made beside the other
+	}
+	layers := slices.Concat(
+		[]namedLayer{
+			{"packages", packages},
+			{userMode(r), driver.user},
+			{recipe.FabricLayer, fabric},
+			{"kernel sources", driver.kernel},
+			{recipe.CompanionsLayer, companions},
+		},
+		modules,
+		[]namedLayer{{"entrypoint", entrypoint}, {loaderCacheName, loaderCache}},
+	)
 	layers = slices.DeleteFunc(layers, func(l namedLayer) bool { return l.layer == nil })
 	if r.Distroless {
 		base = empty.Image
@@ -159,6 +153,14 @@ func (b *Builder) build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 		return nil, err
 	}
 	return b.assemble(ctx, r, info, base, layers, omitted)
+}
+
+// start runs part beside others and stores what it makes.
+func start[T any](eg *errgroup.Group, result *T, part func() (T, error)) {
+	eg.Go(func() (err error) {
+		*result, err = part()
+		return err
+	})
 }
 
 // base reads the base image, once for all images of this builder, and makes sure that it is the one
@@ -190,7 +192,8 @@ func (b *Builder) pinned(
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	if got := found.Digest.String(); got != base.Digest {
+	got := found.Digest.String()
+	if got != base.Digest {
 		return nil, fmt.Errorf(
 			"%s %s is %s now, but was planned as %s: plan again",
 			what,

@@ -127,14 +127,14 @@ func (b *Builder) unpackDriver(
 	}
 	eg, ectx := errgroup.WithContext(ctx)
 	if have.user == nil {
-		eg.Go(
-			func() (err error) { have.user, err = b.Layers().Write(ectx, of.user, d.User, step); return err },
-		)
+		start(eg, &have.user, func() (v1.Layer, error) {
+			return b.Layers().Write(ectx, of.user, d.User, step)
+		})
 	}
 	if have.kernel == nil {
-		eg.Go(
-			func() (err error) { have.kernel, err = b.Layers().Write(ectx, of.kernel, d.Kernel, step); return err },
-		)
+		start(eg, &have.kernel, func() (v1.Layer, error) {
+			return b.Layers().Write(ectx, of.kernel, d.Kernel, step)
+		})
 	}
 	err = eg.Wait()
 	return have, err

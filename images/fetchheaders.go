@@ -22,44 +22,64 @@ func (b *Builder) FetchHeaders(ctx context.Context, ref string, img *registry.Op
 	env := b.env()
 	env.Store = client.Store
 	env.Fetch = client
-	err = b.step(ref, "kernel headers", func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
-		t, info, err := compiling(ctx, ref, img, spool, step)
+	work := func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
+		c, err := b.openCompiler(ctx, env, ref, img, releases, spool, step)
 		if err != nil {
 			return false, fmt.Errorf("kernel headers for %s: %w", ref, err)
 		}
-		tree, err := packages.ReadBase(ctx, b.Layers(), img.Image, img.Digest.String(), spool, step)
-		if err != nil {
-			return false, err
-		}
-		repos, err := packages.Open(ctx, env, packages.SourcesOf(t, recipe.Options{Kernels: releases}), tree)
-		if err != nil {
-			return false, err
-		}
 		for _, release := range releases {
-			wants := t.Distro.Headers(release)
-			if wants == nil {
-				continue
-			}
-			pins, err := packages.Resolve(ctx, repos, recipe.Wants{Image: wants}, info.Driver, step)
-			if _, missing := errors.AsType[*distros.UnresolvableError](err); missing {
+			err := c.fetchHeaders(ctx, release, step)
+			_, missing := errors.AsType[*distros.UnresolvableError](err)
+			if missing {
 				step.Note(fmt.Sprintf("kernel %s: %v", release, err))
 				continue
 			}
 			if err != nil {
 				return false, err
 			}
-			for _, p := range pins.Packages {
-				client, err := repos.Client(p.URL)
-				if err == nil {
-					_, _, err = client.Get(ctx, recipe.PackageFile(p), step.File(p.Name+" "+p.Version))
-				}
-				if err != nil {
-					return false, fmt.Errorf("package %s: %w", p.Name, err)
-				}
+			if c.target.Distro.Headers(release) != nil {
+				found = append(found, release)
 			}
-			found = append(found, release)
 		}
 		return false, nil
-	})
+	}
+	err = b.step(ref, "kernel headers", work)
 	return found, err
+}
+
+// fetchHeaders downloads the header packages of a kernel, if it is one of the system.
+func (c compilerImage) fetchHeaders(
+	ctx context.Context,
+	release string,
+	step *progress.Step,
+) error {
+	wants := recipe.Wants{Image: c.target.Distro.Headers(release)}
+	if wants.Image == nil {
+		return nil
+	}
+	pins, err := packages.Resolve(ctx, c.repos, wants, c.info.Driver, step)
+	if err != nil {
+		return err
+	}
+	for _, p := range pins.Packages {
+		err = fetchPackage(ctx, c.repos, p, step)
+		if err != nil {
+			return fmt.Errorf("package %s: %w", p.Name, err)
+		}
+	}
+	return nil
+}
+
+func fetchPackage(
+	ctx context.Context,
+	repos packages.Repositories,
+	p distros.Package,
+	step *progress.Step,
+) error {
+	client, err := repos.Client(p.URL)
+	if err != nil {
+		return err
+	}
+	_, _, err = client.Get(ctx, recipe.PackageFile(p), step.File(p.Name+" "+p.Version))
+	return err
 }

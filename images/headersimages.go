@@ -38,10 +38,8 @@ func (b *Builder) HeadersKernels(
 ) (all []HeadersKernel, err error) {
 	for _, ref := range refs {
 		found, image, err := b.openHeadersImage(ctx, ref, arch)
-		if err == nil {
-			err = found.Check()
-		}
-		if _, ok := errors.AsType[*oci.PlatformError](err); ok {
+		_, other := errors.AsType[*oci.PlatformError](err)
+		if other {
 			err = fmt.Errorf("%w: name the architecture of the image with --arch", err)
 		}
 		if err != nil {
@@ -59,8 +57,8 @@ func (b *Builder) HeadersKernels(
 	return all, nil
 }
 
-// openHeadersImage reads what an image can compile for. Its layers are downloaded only if the cache
-// does not know the image yet.
+// openHeadersImage reads what an image can compile for, which must be something. Its layers are
+// downloaded only if the cache does not know the image yet.
 func (b *Builder) openHeadersImage(
 	ctx context.Context,
 	ref, arch string,
@@ -68,39 +66,36 @@ func (b *Builder) openHeadersImage(
 	step := b.Observe.Begin(ref, "kernels of the image")
 	cached := false
 	defer func() { err = step.End(cached, err) }()
-	base, err := b.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch, Part: registry.Config})
-	if err == nil {
-		found, cached = headersimage.Cached(b.Store, base.Digest.String())
-		if !cached {
-			base, err = b.Registry.Open(
-				ctx,
-				ref,
-				registry.OpenOptions{Arch: arch, Part: registry.Layers},
-			)
-		}
-	}
+	options := registry.OpenOptions{Arch: arch, Part: registry.Config}
+	opened, err := b.Registry.Open(ctx, ref, options)
 	if oci.IsLocal(ref) && errors.Is(err, fs.ErrNotExist) {
 		return found, image, fmt.Errorf("%w: %w", headersimage.ErrUnsuitable, err)
 	}
 	if err != nil {
 		return found, image, err
 	}
-	image = recipe.Base{
-		Name:     base.Name,
-		Digest:   base.Digest.String(),
-		Location: base.Name + "@" + base.Digest.String(),
-	}
-	if oci.IsLocal(ref) {
-		image.Name = ""
-		image.Location = ref
-	}
+	digest := opened.Digest.String()
+	found, cached = headersimage.Cached(b.Store, digest)
 	if !cached {
-		found, err = headersimage.Read(ctx, b.Store, base.Image, image.Digest, arch, step)
+		options.Part = registry.Layers
+		opened, err = b.Registry.Open(ctx, ref, options)
+		if err != nil {
+			return found, image, err
+		}
+		digest = opened.Digest.String()
+		found, err = headersimage.Read(ctx, b.Store, opened.Image, digest, arch, step)
+		if err != nil {
+			return found, image, err
+		}
 	}
-	for _, b := range found.Broken {
-		step.Note(fmt.Sprintf("kernel %s is left out: %s", b.Kernel, b.Reason))
+	image = recipe.Base{Name: opened.Name, Digest: digest, Location: opened.Name + "@" + digest}
+	if oci.IsLocal(ref) {
+		image = recipe.Base{Digest: digest, Location: ref}
 	}
-	return found, image, err
+	for _, broken := range found.Broken {
+		step.Note(fmt.Sprintf("kernel %s is left out: %s", broken.Kernel, broken.Reason))
+	}
+	return found, image, found.Check()
 }
 
 // headersImages pins the images of the kernels of a plan.

@@ -62,10 +62,11 @@ func (b *Builder) DatedKernels(
 		list[i].Kernel = k.Kernel
 		eg.Go(func() error {
 			client, err := repos.Client(k.URL)
-			if err == nil {
-				_, list[i].Date, err = client.Stat(ctx, k.URL)
+			if err != nil {
+				missing[i] = err
+				return nil
 			}
-			missing[i] = err
+			_, list[i].Date, missing[i] = client.Stat(ctx, k.URL)
 			return nil
 		})
 	}

@@ -41,9 +41,9 @@ func (b *Builder) modulesLayers(
 		for j, flavour := range r.PrecompiledFlavours {
 			l := &layers[i*len(r.PrecompiledFlavours)+j]
 			l.name = "modules " + flavour + " " + k.Release
-			eg.Go(
-				func() (err error) { l.layer, err = b.modulesLayer(ctx, r, base, k, flavour); return err },
-			)
+			start(eg, &l.layer, func() (v1.Layer, error) {
+				return b.modulesLayer(ctx, r, base, k, flavour)
+			})
 		}
 	}
 	return layers, eg.Wait()
@@ -223,17 +223,17 @@ func (b *Builder) compileRoot(
 	var driver driverLayers
 	eg, ctx := errgroup.WithContext(ctx)
 	if k.Toolkit == nil {
-		eg.Go(func() (err error) {
-			compiler, err = b.packagesLayer(ctx, r, base, "compiler", r.Compiler, r.Links, nil)
-			return err
+		start(eg, &compiler, func() (v1.Layer, error) {
+			return b.packagesLayer(ctx, r, base, "compiler", r.Compiler, r.Links, nil)
 		})
-		eg.Go(func() (err error) { headers, err = b.headersLayer(ctx, r, base, k); return err })
+		start(eg, &headers, func() (v1.Layer, error) { return b.headersLayer(ctx, r, base, k) })
 	}
-	eg.Go(func() (err error) { entrypoint, err = b.entrypointLayer(ctx, r); return err })
-	eg.Go(func() (err error) { driver, err = b.driverLayers(ctx, r, true); return err })
-	eg.Go(func() (err error) { companions, err = b.companionsLayer(ctx, r); return err })
-	eg.Go(func() (err error) { description, err = b.compileDescription(ctx, &of); return err })
-	if err := eg.Wait(); err != nil {
+	start(eg, &entrypoint, func() (v1.Layer, error) { return b.entrypointLayer(ctx, r) })
+	start(eg, &driver, func() (driverLayers, error) { return b.driverLayers(ctx, r, true) })
+	start(eg, &companions, func() (v1.Layer, error) { return b.companionsLayer(ctx, r) })
+	start(eg, &description, func() (v1.Layer, error) { return b.compileDescription(ctx, &of) })
+	err = eg.Wait()
+	if err != nil {
 		return nil, "", err
 	}
 	all := append(

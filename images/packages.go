@@ -20,6 +20,22 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
+// installedLayer has the packages of an image: on the base, or all that there are.
+func (b *Builder) installedLayer(
+	ctx context.Context,
+	r *recipe.Recipe,
+	base v1.Image,
+) (v1.Layer, error) {
+	if r.Distroless {
+		return b.distrolessLayer(ctx, r, base)
+	}
+	var links map[string]string
+	if r.Toolchain {
+		links = r.Links
+	}
+	return b.packagesLayer(ctx, r, base, "packages", r.Packages, links, r.Public().Repositories)
+}
+
 // packagesLayer has packages that are recorded as installed on the base, and repositories that are
 // added to the base's, from which a node gets more of them.
 func (b *Builder) packagesLayer(
@@ -46,13 +62,16 @@ func (b *Builder) packagesLayer(
 		func(lower *rootfs.Tree, spool *rootfs.Spool, all []packages.Unpacked) (*rootfs.Tree, error) {
 			tree := rootfs.New(spool, lower)
 			err := packages.Install(r.Distro, tree, lower, all, r.Time())
-			if err == nil && len(repositories) > 0 {
+			if err != nil {
+				return nil, err
+			}
+			if len(repositories) > 0 {
 				err = packages.Configure(r.Distro, tree, repositories)
+				if err != nil {
+					return nil, err
+				}
 			}
-			if err == nil {
-				err = packages.AddLinks(tree, links)
-			}
-			return tree, err
+			return tree, packages.AddLinks(tree, links)
 		},
 	)
 }
@@ -79,13 +98,14 @@ func (b *Builder) distrolessLayer(
 				all[i].Distroless = true
 			}
 			err := packages.LinkFolders(tree, base)
-			if err == nil {
-				err = packages.Install(r.Distro, tree, rootfs.New(spool, nil), all, r.Time())
+			if err != nil {
+				return nil, err
 			}
-			if err == nil {
-				err = packages.AddLinks(tree, links)
+			err = packages.Install(r.Distro, tree, rootfs.New(spool, nil), all, r.Time())
+			if err != nil {
+				return nil, err
 			}
-			return tree, err
+			return tree, packages.AddLinks(tree, links)
 		},
 	)
 }
@@ -200,15 +220,16 @@ func (b *Builder) unpackedLayer(
 			if err != nil {
 				return nil, err
 			}
-			var all []packages.Unpacked
-			if len(pkgs) > 0 {
-				reader, err := packages.NewReader(b.env(), sources(r), lower)
-				if err == nil {
-					all, err = reader.Unpack(ctx, pkgs, spool, step)
-				}
-				if err != nil {
-					return nil, err
-				}
+			if len(pkgs) == 0 {
+				return install(lower, spool, nil)
+			}
+			reader, err := packages.NewReader(b.env(), sources(r), lower)
+			if err != nil {
+				return nil, err
+			}
+			all, err := reader.Unpack(ctx, pkgs, spool, step)
+			if err != nil {
+				return nil, err
 			}
 			return install(lower, spool, all)
 		},

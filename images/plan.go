@@ -161,7 +161,8 @@ func (b *Builder) findPins(ctx context.Context, d *Draft) (pins recipe.Pins, err
 		pins.Toolkits, err = b.headersImages(ctx, t, d.options, step)
 		return false, err
 	}
-	return pins, b.step(d.Recipe.Target(), "plan", work)
+	err = b.step(d.Recipe.Target(), "plan", work)
+	return pins, err
 }
 
 // step is a step of the work that reads images, whose contents go into the spool.

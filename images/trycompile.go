@@ -36,125 +36,133 @@ func (b *Builder) TryCompile(
 	img *registry.Opened,
 	release string,
 ) (_ string, err error) {
-	err = b.step(
-		ref,
-		"compile",
-		func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
-			t, info, err := compiling(ctx, ref, img, spool, step)
-			if err != nil {
-				return false, fmt.Errorf("compile in %s: %w", ref, err)
-			}
-			k, err := b.kernelFor(ctx, t, info, img, release, spool, step)
-			if err != nil {
-				return false, fmt.Errorf("compile in %s: %w", ref, err)
-			}
-			r := &recipe.Recipe{
-				Distro: t.Distro, System: info.OS, Driver: info.Driver, Branch: info.Branch, Arch: info.Arch, Tag: ref, Flavours: info.Flavours,
-				Base: recipe.Base{
-					Digest: img.Digest.String(),
-				}, Compression: recipe.Gzip, Modules: driverinfo.RequiredModules(),
-			}
-			release = k.Release
-			return false, b.compile(
-				ctx,
-				r,
-				k,
-				info.Flavours[0],
-				step,
-				func() ([]v1.Layer, string, error) {
-					layers, err := img.Image.Layers()
-					if err != nil {
-						return nil, "", err
-					}
-					headers, err := b.headersLayer(ctx, r, img.Image, k)
-					return append(layers, headers), r.SearchPath(recipe.DefaultPath), err
-				},
-				func(*kbuild.Set) error { return nil },
-			)
-		},
-	)
+	work := func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
+		c, err := b.openCompiler(ctx, b.env(), ref, img, []string{release}, spool, step)
+		if err != nil {
+			return false, fmt.Errorf("compile in %s: %w", ref, err)
+		}
+		k, err := b.kernelFor(ctx, c, release, step)
+		if err != nil {
+			return false, fmt.Errorf("compile in %s: %w", ref, err)
+		}
+		release = k.Release
+		return false, b.compileIn(ctx, c, ref, img.Image, k, step)
+	}
+	err = b.step(ref, "compile", work)
 	return release, err
 }
 
-// compiling reads the description of an image that can compile, and of which target it is.
-func compiling(
+// compileIn compiles the modules that a driver needs at least in an image.
+func (b *Builder) compileIn(
 	ctx context.Context,
+	c compilerImage,
 	ref string,
-	img *registry.Opened,
-	spool *rootfs.Spool,
+	img v1.Image,
+	k recipe.Kernel,
 	step *progress.Step,
-) (t matrix.Target, info driverinfo.Description, err error) {
-	tree, err := layer.Flatten(
-		ctx,
-		img.Image,
-		spool,
-		func(p string) bool { return p == driverinfo.Path },
-		step,
-	)
-	if err != nil {
-		return t, info, err
+) error {
+	info := c.info
+	r := &recipe.Recipe{
+		Distro:      c.target.Distro,
+		System:      info.OS,
+		Driver:      info.Driver,
+		Branch:      info.Branch,
+		Arch:        info.Arch,
+		Tag:         ref,
+		Flavours:    info.Flavours,
+		Base:        recipe.Base{Digest: c.digest},
+		Compression: recipe.Gzip,
+		Modules:     driverinfo.RequiredModules(),
 	}
-	info, err = driverinfo.Read(tree.OpenFS())
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return t, info, fmt.Errorf("%w: driver-build did not make it", ErrNotCompiling)
-	case err != nil:
-		return t, info, err
-	case !info.Toolchain:
-		return t, info, fmt.Errorf(
-			"%w: it has modules for the kernels %q, and no compiler",
-			ErrNotCompiling,
-			info.Kernels(),
-		)
+	root := func() ([]v1.Layer, string, error) {
+		layers, err := img.Layers()
+		if err != nil {
+			return nil, "", err
+		}
+		headers, err := b.headersLayer(ctx, r, img, k)
+		return append(layers, headers), r.SearchPath(recipe.DefaultPath), err
 	}
-	t = matrix.Target{
-		System: matrix.System{
-			ID:   info.OS,
-			Base: ref,
-		}, Driver: matrix.Driver{Version: info.Driver, Branch: info.Branch},
-		Arch: info.Arch, Flavours: info.Flavours,
-	}
-	t.Distro, err = distros.Lookup(info.OS)
-	return t, info, err
+	discard := func(*kbuild.Set) error { return nil }
+	return b.compile(ctx, r, k, info.Flavours[0], step, root, discard)
 }
 
-// kernelFor finds the kernel to compile for, and the packages with its headers, in the repositories
-// that the image itself names.
-func (b *Builder) kernelFor(
+// compilerImage is an image that compiles modules.
+type compilerImage struct {
+	target matrix.Target
+	info   driverinfo.Description
+	digest string
+	repos  packages.Repositories // that the image itself names
+}
+
+// openCompiler reads the description of an image, which must be one that can compile, and opens its
+// repositories by env, for the headers of some kernels.
+func (b *Builder) openCompiler(
 	ctx context.Context,
-	t matrix.Target,
-	info driverinfo.Description,
+	env packages.Env,
+	ref string,
 	img *registry.Opened,
-	release string,
+	releases []string,
 	spool *rootfs.Spool,
 	step *progress.Step,
+) (c compilerImage, err error) {
+	isDescription := func(p string) bool { return p == driverinfo.Path }
+	tree, err := layer.Flatten(ctx, img.Image, spool, isDescription, step)
+	if err != nil {
+		return c, err
+	}
+	c.info, err = driverinfo.Read(tree.OpenFS())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return c, fmt.Errorf("%w: driver-build did not make it", ErrNotCompiling)
+	case err != nil:
+		return c, err
+	case !c.info.Toolchain:
+		return c, fmt.Errorf(
+			"%w: it has modules for the kernels %q, and no compiler",
+			ErrNotCompiling,
+			c.info.Kernels(),
+		)
+	}
+	c.target = matrix.Target{
+		System:   matrix.System{ID: c.info.OS, Base: ref},
+		Driver:   matrix.Driver{Version: c.info.Driver, Branch: c.info.Branch},
+		Arch:     c.info.Arch,
+		Flavours: c.info.Flavours,
+	}
+	c.target.Distro, err = distros.Lookup(c.info.OS)
+	if err != nil {
+		return c, err
+	}
+	c.digest = img.Digest.String()
+	base, err := packages.ReadBase(ctx, b.Layers(), img.Image, c.digest, spool, step)
+	if err != nil {
+		return c, err
+	}
+	sources := packages.SourcesOf(c.target, recipe.Options{Kernels: releases})
+	c.repos, err = packages.Open(ctx, env, sources, base)
+	return c, err
+}
+
+// kernelFor finds the kernel to compile for, and the packages with its headers.
+func (b *Builder) kernelFor(
+	ctx context.Context,
+	c compilerImage,
+	release string,
+	step *progress.Step,
 ) (k recipe.Kernel, err error) {
-	digest := img.Digest.String()
-	tree, err := packages.ReadBase(ctx, b.Layers(), img.Image, digest, spool, step)
-	if err != nil {
-		return k, err
-	}
-	repos, err := packages.Open(
-		ctx,
-		b.env(),
-		packages.SourcesOf(t, recipe.Options{Kernels: []string{release}}),
-		tree,
-	)
-	if err != nil {
-		return k, err
-	}
+	t := c.target
 	if release == "" {
-		offered, _, err := b.indexedKernels(ctx, t, repos, step)
+		offered, _, err := b.indexedKernels(ctx, t, c.repos, step)
 		if err != nil {
 			return k, err
 		}
-		release = usualKernel(offered, t.Distro.KernelFlavour(t.Arch), info)
+		release = usualKernel(offered, t.Distro.KernelFlavour(t.Arch), c.info)
 		if release == "" {
 			return k, fmt.Errorf(
 				"%w: of the %d kernels that its repositories offer, driver %s compiles on none of the usual flavour",
 				recipe.ErrKernel,
 				len(offered),
-				info.Driver,
+				c.info.Driver,
 			)
 		}
 	}
@@ -167,7 +175,7 @@ func (b *Builder) kernelFor(
 			t.System.ID,
 		)
 	}
-	pins, err := b.resolve(ctx, digest, repos, recipe.Wants{Image: headers}, info.Driver, step)
+	pins, err := b.resolve(ctx, c.digest, c.repos, recipe.Wants{Image: headers}, c.info.Driver, step)
 	return recipe.Kernel{Release: release, Headers: pins.Packages}, err
 }
 

@@ -52,12 +52,13 @@ func Read(file string, want func(name string) bool) (*Lock, error) {
 		return nil, fmt.Errorf("read the lock %s: %w", file, err)
 	}
 	l, err := Parse(file, text, want)
-	if err == nil {
-		sum := sha256.Sum256(data)
-		l.File = file
-		l.SHA256 = hex.EncodeToString(sum[:])
+	if err != nil {
+		return nil, err
 	}
-	return l, err
+	sum := sha256.Sum256(data)
+	l.File = file
+	l.SHA256 = hex.EncodeToString(sum[:])
+	return l, nil
 }
 
 // earlier matches a lock of the first format, which was YAML.
@@ -156,12 +157,13 @@ func parseEntry(key string, raw []byte) (e *Entry, err error) {
 // new lock is on the disk.
 func (l *Lock) Write(ctx context.Context, file string) error {
 	data, err := l.Encode()
-	if err == nil {
-		err = outfile.Write(ctx, file, func(w io.Writer) error {
-			_, err := w.Write(data)
-			return err
-		})
+	if err != nil {
+		return fmt.Errorf("write the lock: %w", err)
 	}
+	err = outfile.Write(ctx, file, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("write the lock: %w", err)
 	}

@@ -140,9 +140,10 @@ func (p Page) Write(w io.Writer) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"key": State.key, "join": strings.Join, "size": size, "anchor": anchor,
 	}).Parse(pageText)
-	if err == nil {
-		err = t.Execute(w, p.view())
+	if err != nil {
+		return fmt.Errorf("template of the report: %w", err)
 	}
+	err = t.Execute(w, p.view())
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
