@@ -196,14 +196,14 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) error {
 				return err
 			}
 		}
-		all, err := images.OpenArchs(ctx, s.Builder.Registry, ref, o.archs)
+		all, err := attestation.OpenArchs(ctx, s.Builder.Registry, ref, o.archs)
 		if err != nil {
 			return err
 		}
 		if o.export != "" {
 			return o.writeRequest(ctx, a, s, all)
 		}
-		signed, err := s.Builder.Sign(ctx, ref, all, how)
+		signed, err := attestation.SignModules(ctx, s.Builder.Layers(), ref, all, how)
 		if err != nil {
 			return err
 		}
@@ -240,12 +240,12 @@ func (o *signFlags) publish(
 		return err
 	}
 	if len(plan.Tags) == 0 {
-		plan.Tags, err = images.BuiltTags(signed[0])
+		plan.Tags, err = attestation.BuiltTags(signed[0])
 		if err != nil {
 			return err
 		}
 	}
-	zstd, err := images.HasZstd(signed)
+	zstd, err := attestation.HasZstd(signed)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package images
+package attestation
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/kernelmodules"
+	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
@@ -44,9 +45,10 @@ func OpenArchs(
 	return all, nil
 }
 
-// Sign signs the modules in the images of all architectures; ref names them in messages.
-func (b *Builder) Sign(
+// SignModules signs the modules in the images of all architectures; ref names them in messages.
+func SignModules(
 	ctx context.Context,
+	layers layer.Cache,
 	ref string,
 	all map[string]v1.Image,
 	how kernelmodules.Signatures,
@@ -56,7 +58,7 @@ func (b *Builder) Sign(
 		if all[arch] == nil {
 			continue
 		}
-		img, err := kernelmodules.SignImage(ctx, b.Layers(), ref+" "+arch, all[arch], how)
+		img, err := kernelmodules.SignImage(ctx, layers, ref+" "+arch, all[arch], how)
 		if err != nil {
 			return nil, err
 		}
