@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -55,23 +53,18 @@ func (b *Builder) DatedKernels(
 	}
 	step := b.Observe.Begin(t.Platform(), "dates of the kernels")
 	list := make([]DatedKernel, len(offered))
-	missing := make([]error, len(offered))
-	var eg errgroup.Group
-	eg.SetLimit(b.env().AtOnce())
-	for i, k := range offered {
+	missing := Parallel(ctx, b.env().AtOnce(), len(offered), func(i int) (err error) {
+		k := offered[i]
 		list[i].Kernel = k.Kernel
-		eg.Go(func() error {
-			client, err := repos.Client(k.URL)
-			if err != nil {
-				missing[i] = err
-				return nil
-			}
-			_, list[i].Date, missing[i] = client.Stat(ctx, k.URL)
-			return nil
-		})
-	}
-	_ = eg.Wait() // the errors are in missing
-	if err := context.Cause(ctx); err != nil {
+		client, err := repos.Client(k.URL)
+		if err != nil {
+			return err
+		}
+		_, list[i].Date, err = client.Stat(ctx, k.URL)
+		return err
+	})
+	err = context.Cause(ctx)
+	if err != nil {
 		return nil, step.End(false, err)
 	}
 	if i := slices.IndexFunc(missing, func(err error) bool { return err != nil }); i >= 0 {
