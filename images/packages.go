@@ -120,26 +120,21 @@ func (b *Builder) loaderCache(
 	spool *rootfs.Spool,
 	step *progress.Step,
 ) ([]byte, error) {
-	tree := rootfs.New(spool, nil)
-	names := func(string) bool { return false }
-	for _, l := range layers {
-		err := layer.Apply(ctx, tree, l, names, step, loaderCacheName)
-		if err != nil {
-			return nil, err
-		}
-	}
 	arch, _ := distros.LookupArch(r.Arch)
 	libraries := map[string]string{}
 	folders := []string{strings.TrimPrefix(r.LibDir, "usr/"), r.LibDir}
-	for _, dir := range folders {
-		list, err := tree.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	var paths []string
+	for _, l := range layers {
+		some, err := b.libraries(ctx, l, folders, spool, step)
+		if err != nil {
 			return nil, err
 		}
-		for _, e := range list {
-			if name := e.Name(); !e.IsDir() && strings.HasPrefix(name, "lib") &&
-				strings.Contains(name, ".so") {
-				libraries[name] = "/" + dir + "/" + name
+		paths = append(paths, some...)
+	}
+	for _, dir := range folders { // the last one counts
+		for _, at := range paths {
+			if path.Dir(at) == "/"+dir {
+				libraries[path.Base(at)] = at
 			}
 		}
 	}
@@ -159,6 +154,42 @@ func (b *Builder) loaderCache(
 		}
 	}
 	return elffile.LoaderCache(arch.Machine, libraries), nil
+}
+
+// libraries are the paths of the libraries that a layer has in folders. A layer is read once for them:
+// those of a driver are in the images of all systems.
+func (b *Builder) libraries(
+	ctx context.Context,
+	l v1.Layer,
+	folders []string,
+	spool *rootfs.Spool,
+	step *progress.Step,
+) ([]string, error) {
+	id, err := l.DiffID()
+	if err != nil {
+		return nil, err
+	}
+	return remembered(b, layer.Key("libraries", id, folders), func() (paths []string, err error) {
+		tree := rootfs.New(spool, nil)
+		names := func(string) bool { return false }
+		err = layer.Apply(ctx, tree, l, names, step, loaderCacheName)
+		if err != nil {
+			return nil, err
+		}
+		for _, dir := range folders {
+			list, err := tree.ReadDir(dir)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			for _, e := range list {
+				name := e.Name()
+				if !e.IsDir() && strings.HasPrefix(name, "lib") && strings.Contains(name, ".so") {
+					paths = append(paths, "/"+dir+"/"+name)
+				}
+			}
+		}
+		return paths, nil
+	})
 }
 
 // headersLayer has the headers of a kernel. It is for compiling only and records nothing.
