@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/images/status"
 )
@@ -90,18 +87,11 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	denied := o.policy.Report(a, targets, true)
-	broken := slices.DeleteFunc(rows, func(r status.Checked) bool { return !r.Broken })
-	if len(broken) == 0 {
-		return denied
-	}
-	const format = "%d of %d pairs cannot be built: %w"
-	err = fmt.Errorf(format, len(broken), len(targets), images.ErrSomeFailed)
-	return errors.Join(err, denied)
+	return errors.Join(status.BrokenError(rows), o.policy.Report(a, targets, true))
 }
 
 func printChecked(a *session.App, rows []status.Checked) error {
-	groups := sharedCauses(rows)
+	shared := status.SharedCauses(rows)
 	titles := []string{
 		"OS",
 		"DRIVER",
@@ -116,69 +106,27 @@ func printChecked(a *session.App, rows []status.Checked) error {
 	}
 	err := session.ShowList(a, rows, titles, func(r status.Checked) []string {
 		image := ""
-		note := "excluded: " + r.Excluded
-		if r.Excluded == "" {
-			note = checkNote(r, groups)
-		}
 		if r.Image != nil {
 			image = string(r.Image.State)
 		}
 		return []string{
-			r.System, r.Driver, r.Arch, verdict(r.Base), verdict(r.Archive), verdict(r.Components), verdict(r.Headers), verdict(r.Lock), image, note,
+			r.System,
+			r.Driver,
+			r.Arch,
+			r.Base.String(),
+			r.Archive.String(),
+			r.Components.String(),
+			r.Headers.String(),
+			r.Lock.String(),
+			image,
+			r.Note(shared),
 		}
 	})
 	if err != nil || a.Format == "json" {
 		return err
 	}
-	for n, g := range groups {
-		fmt.Fprintf(a.Stdout, "cause %d: %s\n", n+1, g)
+	for n, cause := range shared {
+		fmt.Fprintf(a.Stdout, "cause %d: %s\n", n+1, cause)
 	}
 	return nil
-}
-
-// sharedCauses are those that hit several pairs.
-func sharedCauses(rows []status.Checked) []images.Cause {
-	var all []images.Cause
-	for _, r := range rows {
-		var seen []string // of this pair
-		for _, v := range r.Verdicts() {
-			if v.Cause != "" && !slices.Contains(seen, v.Cause) {
-				seen = append(seen, v.Cause)
-				all = images.AddCause(all, v.Cause, r.Tag+" "+r.Arch)
-			}
-		}
-	}
-	return slices.DeleteFunc(all, func(g images.Cause) bool { return len(g.Targets) < 2 })
-}
-
-func verdict(v *status.Verdict) string {
-	if v == nil || v.State == status.VerdictNone {
-		return ""
-	}
-	return strings.Replace(v.State, status.VerdictFailed, "FAILED", 1)
-}
-
-// checkNote gives the reasons of the states, for people. Those that several pairs share are below
-// the table.
-func checkNote(r status.Checked, shared []images.Cause) string {
-	var notes []string
-	for _, v := range r.Verdicts() {
-		if v.State == status.VerdictOK || v.Detail == "" {
-			continue
-		}
-		text := v.Detail
-		if n := slices.IndexFunc(shared, func(g images.Cause) bool { return g.Text == v.Cause }); n >= 0 {
-			text = fmt.Sprintf("cause %d", n+1)
-		}
-		if !slices.Contains(notes, text) {
-			notes = append(notes, text)
-		}
-	}
-	if r.Headers != nil && r.Headers.State == status.VerdictOK {
-		notes = append(notes, r.Headers.Detail)
-	}
-	if r.Image != nil && r.Image.State != status.Missing && r.Image.Why != "" {
-		notes = append(notes, "image: "+r.Image.Why)
-	}
-	return strings.Join(notes, "; ")
 }
