@@ -10,8 +10,8 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/outfile"
-	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/images/status"
 )
 
@@ -24,8 +24,7 @@ Without --os and --driver the whole matrix is meant. SOURCE_DATE_EPOCH sets the 
 
 // reportFlags are the flags of the command report.
 type reportFlags struct {
-	request  flags.Request
-	policy   flags.Policy
+	survey   flags.Survey
 	cuda     flags.CUDA
 	releases flags.Releases
 	options  status.ReportOptions
@@ -40,12 +39,8 @@ func newReportCmd(a *session.App) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
-	o.request.Targets.AddTo(f)
-	o.request.Sources.AddTo(f)
-	o.request.Profile.AddTo(f)
-	o.request.Repository.AddTo(f, "look for images in")
-	o.request.Lock.AddTo(f)
-	o.policy.AddTo(f)
+	o.survey.AddTo(f)
+	o.survey.Request.Profile.AddTo(f)
 	o.cuda.AddTo(f)
 	o.releases.AddTo(f)
 	f.Var(
@@ -74,73 +69,65 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	if o.file == "" {
 		return session.Usagef("give --html FILE, or --html - for stdout")
 	}
-	m, err := o.request.Targets.Load(a)
+	m, q, err := o.survey.Load(a)
 	if err != nil {
 		return err
 	}
-	var q status.Query
-	q.Repository, err = o.request.Repository.Find(a, m.Defaults)
-	if err != nil {
-		return err
-	}
-	selection := o.request.Targets.Selection
-	o.request.Targets.Selection.All = true
-	q.Request, err = o.request.Images(a, m)
-	if err != nil {
-		return err
-	}
-	r := o.options
-	r.CUDA, err = o.cuda.Find(a, m)
-	if err != nil {
-		return err
-	}
-	r.Tool = "driver-build " + session.BuildInfo().Version
-	r.Matrix = m
-	r.MatrixFile = o.request.Targets.Matrix.File
-	r.Time, err = a.Now()
-	if err != nil {
-		return err
-	}
+	selection := o.survey.Request.Targets.Selection
 	pairs, err := status.Pairs(m, selection)
 	if err != nil {
 		return err
 	}
-	err = o.request.OpenLock(&q.Request)
+	o.survey.Request.Targets.Selection.All = true
+	q.Request, err = o.survey.Request.Images(a, m)
 	if err != nil {
 		return err
 	}
-	find := a.Programs(ctx, &programs.Finder{})
+	options, err := o.page(a, m)
+	if err != nil {
+		return err
+	}
 	var notes []string
 	if a.Offline && q.Repository != "" {
 		q.Repository = ""
 		notes = append(notes, "the registry was not asked (--offline)")
 	}
-	var shown status.Page
-	err = a.Connect(
-		ctx,
-		m.Defaults.Mirrors,
-		find,
-		func(ctx context.Context, s *session.Session) error {
-			known, fresh, err := knownDrivers(ctx, a, s, o.releases.Location)
-			if err != nil {
-				return err
-			}
-			notes = append(notes, fresh...)
-			r.Releases = known
-			shown, err = status.Report(ctx, s.Builder, q, pairs, r)
+	var page status.Page
+	ask := func(ctx context.Context, s *session.Session) (err error) {
+		var fresh []string
+		options.Releases, fresh, err = knownDrivers(ctx, a, s, o.releases.Location)
+		if err != nil {
 			return err
-		},
-	)
+		}
+		notes = append(notes, fresh...)
+		page, err = status.Report(ctx, s.Builder, q, pairs, options)
+		return err
+	}
+	err = o.survey.Connect(ctx, a, m, &q, ask)
 	if err != nil {
 		return err
 	}
-	shown.Notes = slices.Concat(notes, shown.Notes)
-	a.Notes(shown.Notes...)
-	err = o.write(ctx, a, shown)
+	page.Notes = slices.Concat(notes, page.Notes)
+	a.Notes(page.Notes...)
+	err = o.write(ctx, a, page)
 	if err != nil {
 		return err
 	}
-	return o.policy.Report(a, q.Request.Targets, true)
+	return o.survey.Policy.Report(a, q.Request.Targets, true)
+}
+
+// page returns what the page shows beside the pairs.
+func (o *reportFlags) page(a *session.App, m *matrix.Matrix) (options status.ReportOptions, err error) {
+	options = o.options
+	options.Tool = "driver-build " + session.BuildInfo().Version
+	options.Matrix = m
+	options.MatrixFile = o.survey.Request.Targets.Matrix.File
+	options.CUDA, err = o.cuda.Find(a, m)
+	if err != nil {
+		return options, err
+	}
+	options.Time, err = a.Now()
+	return options, err
 }
 
 // write writes the page to the file, or to stdout.

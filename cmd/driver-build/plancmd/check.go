@@ -9,7 +9,6 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/images/status"
 )
 
@@ -19,67 +18,42 @@ still there; and whether the registry has the image. With --kernel-from, headers
 modules for their newest kernel. Nothing is downloaded but bases and indexes. Exit code 3 when a pair is broken;
 an image that is missing or out of date breaks nothing. Without --os and --driver the whole matrix is meant.`
 
-// checkFlags are the flags of the command check.
-type checkFlags struct {
-	request flags.Request
-	policy  flags.Policy
-}
-
 // NewCheck returns the command check.
 func NewCheck(a *session.App) *cobra.Command {
-	var o checkFlags
+	var o flags.Survey
 	cmd := &cobra.Command{
 		Use: "check", Short: "Say which images could be built now, and what is in the way", Long: checkLong, Args: cobra.NoArgs,
 		Example: "  driver-build check --repository registry.example.com/gpu/driver\n  driver-build check --os ubuntu22.04 -o json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return check(cmd.Context(), a, &o) },
 	}
 	f := cmd.Flags()
-	o.request.Targets.AddTo(f)
-	o.request.Sources.AddTo(f)
-	o.request.Repository.AddTo(f, "look for images in")
-	o.request.Kernels.AddFromTo(f)
-	o.request.Lock.AddTo(f)
-	o.policy.AddTo(f)
+	o.AddTo(f)
+	o.Request.Kernels.AddFromTo(f)
 	session.Format(f, &a.Format, "table", "json")
 	return cmd
 }
 
-func (o *checkFlags) run(ctx context.Context, a *session.App) error {
-	m, err := o.request.Targets.Load(a)
+func check(ctx context.Context, a *session.App, o *flags.Survey) error {
+	m, q, err := o.Load(a)
 	if err != nil {
 		return err
 	}
-	var q status.Query
-	q.Repository, err = o.request.Repository.Find(a, m.Defaults)
+	q.Request, err = o.Request.WithoutTargets(a, m.Defaults)
 	if err != nil {
 		return err
 	}
-	q.Request, err = o.request.WithoutTargets(a, m.Defaults)
-	if err != nil {
-		return err
-	}
-	pairs, err := status.Pairs(m, o.request.Targets.Selection)
+	pairs, err := status.Pairs(m, o.Request.Targets.Selection)
 	if err != nil {
 		return err
 	}
 	status.AddAdvisories(m, pairs, a.Today(), nil)
-	targets := status.Targets(pairs)
-	q.Request.Targets = targets
-	err = o.request.OpenLock(&q.Request)
-	if err != nil {
+	q.Request.Targets = status.Targets(pairs)
+	var rows []status.Checked
+	ask := func(ctx context.Context, s *session.Session) (err error) {
+		rows, err = status.Check(ctx, s.Builder, q, pairs)
 		return err
 	}
-	find := a.Programs(ctx, &programs.Finder{})
-	var rows []status.Checked
-	err = a.Connect(
-		ctx,
-		m.Defaults.Mirrors,
-		find,
-		func(ctx context.Context, s *session.Session) (err error) {
-			rows, err = status.Check(ctx, s.Builder, q, pairs)
-			return err
-		},
-	)
+	err = o.Connect(ctx, a, m, &q, ask)
 	if err != nil {
 		return err
 	}
@@ -87,7 +61,7 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(status.BrokenError(rows), o.policy.Report(a, targets, true))
+	return errors.Join(status.BrokenError(rows), o.Policy.Report(a, q.Request.Targets, true))
 }
 
 func printChecked(a *session.App, rows []status.Checked) error {

@@ -31,11 +31,10 @@ the build in DRIVER_BUILD_ARGS. Both are valid when there is nothing to build. c
 
 // planFlags are the flags of the command plan.
 type planFlags struct {
-	request flags.Request
-	policy  flags.Policy
-	cuda    flags.CUDA
-	cert    string // file of a certificate
-	flags   *pflag.FlagSet
+	survey flags.Survey
+	cuda   flags.CUDA
+	cert   string // file of a certificate
+	flags  *pflag.FlagSet
 }
 
 // NewPlan returns the command plan.
@@ -48,13 +47,9 @@ func NewPlan(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.flags = f
-	o.request.Targets.AddTo(f)
-	o.request.Sources.AddTo(f)
-	o.request.Kernels.AddTo(f)
-	o.request.Repository.AddTo(f, "look for images in")
-	o.request.Profile.AddTo(f)
-	o.request.Lock.AddTo(f)
-	o.policy.AddTo(f)
+	o.survey.AddTo(f)
+	o.survey.Request.Kernels.AddTo(f)
+	o.survey.Request.Profile.AddTo(f)
 	o.cuda.AddTo(f)
 	f.StringVar(
 		&o.cert,
@@ -68,14 +63,15 @@ func NewPlan(a *session.App) *cobra.Command {
 
 // query returns what the flags ask for, and the matrix that its targets are chosen from.
 func (o *planFlags) query(a *session.App) (q status.Query, m *matrix.Matrix, err error) {
-	s := o.request.Targets.Selection
+	request := &o.survey.Request
+	s := request.Targets.Selection
 	chosen := s.All || len(s.Systems)+len(s.Drivers) > 0
-	o.request.Targets.SelectAllByDefault()
-	m, err = o.request.Targets.Load(a)
+	request.Targets.SelectAllByDefault()
+	m, q, err = o.survey.Load(a)
 	if err != nil {
 		return q, nil, err
 	}
-	q.Request, err = o.request.Images(a, m)
+	q.Request, err = request.Images(a, m)
 	if err != nil {
 		return q, nil, err
 	}
@@ -85,10 +81,6 @@ func (o *planFlags) query(a *session.App) (q status.Query, m *matrix.Matrix, err
 				"matrix.yaml (driver-build matrix init writes one), or give --all",
 			len(q.Request.Targets),
 		)
-	}
-	q.Repository, err = o.request.Repository.Find(a, m.Defaults)
-	if err != nil {
-		return q, nil, err
 	}
 	if q.Repository == "" {
 		return q, nil, session.Usagef(
@@ -130,7 +122,7 @@ func running(targets []matrix.Target, cuda releases.CUDA) ([]matrix.Target, erro
 }
 
 func (o *planFlags) run(ctx context.Context, a *session.App) error {
-	if o.cert != "" && !o.request.Kernels.Compile() {
+	if o.cert != "" && !o.survey.Request.Kernels.Compile() {
 		return session.Usagef(
 			"--module-cert is about modules that are compiled ahead of time: give --kernel too",
 		)
@@ -139,26 +131,16 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	err = o.request.OpenLock(&q.Request)
-	if err != nil {
-		return err
-	}
 	targets := q.Request.Targets
-	find := a.Programs(ctx, &programs.Finder{})
-	err = programs.Check(find, targets)
-	if err != nil {
-		return err
-	}
 	var due status.Builds
-	err = a.Connect(
-		ctx,
-		m.Defaults.Mirrors,
-		find,
-		func(ctx context.Context, s *session.Session) (err error) {
-			due, err = status.Due(ctx, s.Builder, q)
+	err = o.survey.Connect(ctx, a, m, &q, func(ctx context.Context, s *session.Session) (err error) {
+		err = programs.Check(s.Builder.Binaries, targets)
+		if err != nil {
 			return err
-		},
-	)
+		}
+		due, err = status.Due(ctx, s.Builder, q)
+		return err
+	})
 	printLeft(a, due.Left)
 	if err != nil {
 		return err
@@ -179,8 +161,8 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	flags.WarnOfFabric(a, targets, o.request.Targets.Selection)
-	return o.policy.Report(a, targets, true)
+	flags.WarnOfFabric(a, targets, o.survey.Request.Targets.Selection)
+	return o.survey.Policy.Report(a, targets, true)
 }
 
 // printLeft says which images the plan leaves out, once for each cause.
