@@ -63,9 +63,10 @@ require (
 	software.sslmate.com/src/go-pkcs12 v0.7.4
 )
 
+require github.com/Microsoft/hcsshim v0.15.0-rc.4
+
 require (
 	github.com/Microsoft/go-winio v0.6.3-0.20251027160822-ad3df93bed29 // indirect
-	github.com/Microsoft/hcsshim v0.15.0-rc.4 // indirect
 	github.com/anchore/go-struct-converter v0.1.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/cloudflare/circl v1.6.3 // indirect

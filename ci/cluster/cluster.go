@@ -16,10 +16,10 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/ci/lab/qemu"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
+	"github.com/driver-container/driver-container/images/rehearse/gpu"
 )
 
 // Cluster is a running cluster of one node, as its administrator uses it. Its methods end the test
@@ -75,7 +75,7 @@ func (c *Cluster) start(registry int) (api int) {
 	require.NoError(c.T, l.Close())
 	api = portOf(l)
 	c.guest = lab.Start(c.T, lab.Config{
-		Kernel: c.base.kernel, GPUs: []qemu.Model{qemu.T4}, MemoryMB: 2048,
+		Kernel: c.base.kernel, GPUs: []gpu.Model{gpu.T4}, MemoryMB: 2048,
 		CommandLine: "random.trust_cpu=on net.ifnames=0 audit=0 nokaslr systemd.show_status=0",
 		System: &lab.System{
 			Initramfs: filepath.Join(

@@ -1,5 +1,5 @@
 // Package cluster is a real Kubernetes with one node for tests: a guest of the lab in which etcd,
-// the control plane, kubelet and containerd run. It has a fake GPU (package lab/qemu) on which
+// the control plane, kubelet and containerd run. It has a fake GPU (package images/rehearse/gpu) on which
 // NVIDIA's real kernel modules load. Tests drive the cluster with kubectl, helm and commands as
 // root on the node.
 //

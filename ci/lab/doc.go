@@ -1,4 +1,4 @@
-// Package lab runs real Debian kernels in QEMU, with fake GPUs (package qemu) that NVIDIA's real
+// Package lab runs real Debian kernels in QEMU, with fake GPUs (package gpu) that NVIDIA's real
 // kernel modules accept. Driver containers in the guests are runc's, set up as kubelet and
 // containerd set up a privileged pod. Tests drive the package.
 //

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/lab/qemu"
 	"github.com/driver-container/driver-container/ci/lab/wire"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/images/rehearse/gpu"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 // Config describes a guest to start.
 type Config struct {
 	Kernel      *HostKernel
-	GPUs        []qemu.Model
+	GPUs        []gpu.Model
 	MemoryMB    int    // default 1400
 	CommandLine string // added to the kernel's command line: "module.sig_enforce=1"
 	Images      map[string]Image

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/lab/qemu"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/images/rehearse/gpu"
 )
 
 // machine is a running QEMU.
@@ -24,7 +24,7 @@ type machine struct {
 	err     error           // of its end, after done
 	said    strings.Builder // its own messages; read them after done
 	t       testing.TB
-	gpus    []*qemu.GPU
+	gpus    []*gpu.GPU
 	port    net.Conn
 	console string   // file
 	serial  net.Conn // the console, if the test types on it
@@ -53,11 +53,11 @@ func startMachine(t testing.TB, c *Config) *machine {
 		c.initramfs(t, initramfs)
 	}
 	m := &machine{t: t, done: make(chan struct{}), console: filepath.Join(dir, "console")}
-	port, theirs := qemu.SocketPair(t)
+	port, theirs := socketPair(t)
 	m.port = port
 	files := []*os.File{theirs}
 	for _, model := range c.GPUs {
-		g := qemu.Serve(t, model)
+		g := require.Value(gpu.Serve(model))(t)
 		m.gpus = append(m.gpus, g)
 		files = append(files, g.File)
 	}
@@ -68,7 +68,7 @@ func startMachine(t testing.TB, c *Config) *machine {
 		args = append(args, "-machine", "pc,memory-backend=ram", "-no-reboot", "-kernel", c.Kernel.image, "-initrd", initramfs, "-append", commandLine(c))
 	}
 	if c.Firmware != nil && c.Firmware.Debian {
-		serial, end := qemu.SocketPair(t)
+		serial, end := socketPair(t)
 		m.serial = serial
 		files = append(files, end)
 		args = append(
@@ -221,4 +221,11 @@ func (m *machine) keepConsole() string {
 		return err.Error()
 	}
 	return path
+}
+
+func socketPair(t testing.TB) (net.Conn, *os.File) {
+	t.Helper()
+	ours, theirs, err := gpu.SocketPair()
+	require.NoError(t, err)
+	return ours, theirs
 }

@@ -8,19 +8,19 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/ci/lab/qemu"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/fabrictest"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
+	"github.com/driver-container/driver-container/images/rehearse/gpu"
 	"github.com/driver-container/driver-container/node/status"
 )
 
 // fabricGuest returns a guest with a GPU and one more PCI function, and a pod with stand-ins for NVIDIA's
 // programs.
-func fabricGuest(t *testing.T, function qemu.Model) (*lab.Guest, lab.Container) {
+func fabricGuest(t *testing.T, function gpu.Model) (*lab.Guest, lab.Container) {
 	t.Helper()
 	lab.Gate(t)
 	dir := testfile.Tree(t, t.TempDir(), map[string]string{
@@ -34,7 +34,7 @@ func fabricGuest(t *testing.T, function qemu.Model) (*lab.Guest, lab.Container) 
 	require.NoError(t, f.Close())
 	tool.Must(t, "cp", program, filepath.Join(dir, "opt/sbin/nvlsm"))
 	disk := lab.TreeDisk(t, dir)
-	g := stage{gpus: []qemu.Model{qemu.A100, function}, products: map[string]product{"535": d535}, cached: []product{d535},
+	g := stage{gpus: []gpu.Model{gpu.A100, function}, products: map[string]product{"535": d535}, cached: []product{d535},
 		edit: func(c *lab.Config) { c.Disks["/standin"] = disk }}.start(t)
 	pod := light("535").
 		With(lab.Mount{Host: "/standin/nv-fabricmanager", Guest: "/usr/bin/nv-fabricmanager", ReadOnly: true, File: true}).
@@ -48,7 +48,7 @@ func fabricGuest(t *testing.T, function qemu.Model) (*lab.Guest, lab.Container) 
 // names it. While it is down the node is not ready. nvidia.ko probes the switch, asserts because its firmware
 // does not answer, and leaves it; the GPU is served.
 func Test27FabricSwitch(t *testing.T) {
-	g, pod := fabricGuest(t, qemu.NVSwitch)
+	g, pod := fabricGuest(t, gpu.NVSwitch)
 	g.AllowDmesg(`WARNING: .* nvswitch_os_assert_log\+`)
 	fails(t, g, light("535"), 11, time.Minute, `fabric: this node has 1 NVSwitch \(0000:00:06\.0\), and the image lacks /usr/share/nvidia/nvswitch/fabricmanager\.cfg, /usr/bin/nv-fabricmanager`)
 	p := ready(t, g, pod)
@@ -70,7 +70,7 @@ func Test27FabricSwitch(t *testing.T) {
 // A ConnectX function whose real vital product data say SMDL=SW_MNG makes NVLSM run, and then the fabric
 // manager, on the port whose files are mounted over the guest's.
 func Test27FabricNVLink5(t *testing.T) {
-	g, pod := fabricGuest(t, qemu.Management)
+	g, pod := fabricGuest(t, gpu.Management)
 	contains(t, g.Sh("cat /sys/bus/pci/devices/0000:00:06.0/vpd"), `SMDL=SW_MNG`)
 	g.Module("ib_umad")
 	g.Sh(`d=/fake/infiniband/mlx5_0; mkdir -p $d/ports/1/gids; ln -s /sys/bus/pci/devices/0000:00:06.0 $d/device; cd $d/ports/1

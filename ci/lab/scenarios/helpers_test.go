@@ -16,12 +16,12 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/ci/lab/qemu"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rehearse/gpu"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -145,7 +145,7 @@ func only(t *testing.T, set *kbuild.Set) string {
 // stage describes the guest of a scenario at its start.
 type stage struct {
 	kernel   string // "debian12", the default, or "debian11"
-	gpus     []qemu.Model
+	gpus     []gpu.Model
 	products map[string]product // name of the image in the guest -> product
 	cached   []product          // whose modules are in the guest's cache from the beginning
 	edit     func(*lab.Config)
@@ -166,7 +166,7 @@ func (s stage) start(t *testing.T) *lab.Guest {
 	}
 	s.kernel = cmp.Or(s.kernel, "debian12")
 	if s.gpus == nil {
-		s.gpus = []qemu.Model{qemu.T4}
+		s.gpus = []gpu.Model{gpu.T4}
 	}
 	cfg := lab.Config{Kernel: lab.Kernel(t, s.kernel), GPUs: s.gpus, Images: map[string]lab.Image{}, Disks: map[string]string{}}
 	for name, p := range s.products {

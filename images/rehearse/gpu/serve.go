@@ -1,4 +1,4 @@
-package qemu
+package gpu
 
 import (
 	"encoding/binary"
@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"testing"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,16 +43,18 @@ type GPU struct {
 // Serve simulates a model until QEMU ends or Close is called. It is the other end of QEMU's device
 // x-pci-proxy-dev, which sends every access to a PCI function's configuration space and BARs over a
 // socket.
-func Serve(t testing.TB, m Model) *GPU {
-	t.Helper()
-	conn, theirs := SocketPair(t)
+func Serve(m Model) (*GPU, error) {
+	conn, theirs, err := SocketPair()
+	if err != nil {
+		return nil, err
+	}
 	g := &GPU{File: theirs, ours: conn, done: make(chan error, 1)}
 	go func() {
 		err := serve(conn, newGPU(m))
 		_ = conn.Close() // so that QEMU does not wait for an answer
 		g.done <- err
 	}()
-	return g
+	return g, nil
 }
 
 // Close ends the service and returns an error if QEMU broke the protocol. The end of QEMU is not an

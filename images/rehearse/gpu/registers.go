@@ -1,4 +1,4 @@
-package qemu
+package gpu
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package qemu
+package gpu
 
 // Model holds the values that the driver reads when it probes a simulated device. It has just
 // enough registers for the driver's probe to accept or refuse the device as it would the real one;

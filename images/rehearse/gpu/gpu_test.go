@@ -1,4 +1,4 @@
-package qemu
+package gpu
 
 import (
 	"encoding/binary"
@@ -19,7 +19,7 @@ type link struct {
 
 func connect(t *testing.T, m Model) (*link, *GPU) {
 	t.Helper()
-	g := Serve(t, m)
+	g := require.Value(Serve(m))(t)
 	conn := require.Value(net.FileConn(g.File))(t)
 	g.File.Close()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))

@@ -1,0 +1,63 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/Microsoft/hcsshim/ext4/tar2ext4"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+)
+
+// maxDisk bounds the disk that is made of an image.
+const maxDisk = 32 << 30
+
+// ImageDisk makes a disk of an image, or takes it from a folder, which keeps disks by the digests
+// of their images. Owners, modes, device nodes and extended attributes are the image's.
+func ImageDisk(ctx context.Context, image v1.Image, dir string) (Image, error) {
+	file, err := image.ConfigFile()
+	if err != nil {
+		return Image{}, fmt.Errorf("read the image's configuration: %w", err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return Image{}, fmt.Errorf("read the image's digest: %w", err)
+	}
+	made := Image{
+		Disk:    filepath.Join(dir, digest.Hex+".ext4"),
+		Env:     file.Config.Env,
+		Command: slices.Concat(file.Config.Entrypoint, file.Config.Cmd),
+	}
+	_, err = os.Stat(made.Disk)
+	if err == nil {
+		return made, nil
+	}
+	merged := mutate.Extract(image)
+	stop := context.AfterFunc(ctx, func() { _ = merged.Close() })
+	defer stop()
+	err = errors.Join(WriteDisk(merged, made.Disk), merged.Close(), ctx.Err())
+	if err != nil {
+		return Image{}, fmt.Errorf("make a disk of the image %s: %w", digest, err)
+	}
+	return made, nil
+}
+
+// WriteDisk makes a file system, ext4, of a tar. The file appears when it is complete.
+func WriteDisk(tar io.Reader, path string) error {
+	partial, err := os.CreateTemp(filepath.Dir(path), ".disk-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(partial.Name()) }() // it is gone after the rename
+	err = tar2ext4.Convert(tar, partial, tar2ext4.MaximumDiskSize(maxDisk))
+	err = errors.Join(err, partial.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(partial.Name(), path)
+}
