@@ -26,6 +26,7 @@ type Selection struct {
 	Files  []File                // inputs of builds
 	// Fetched is what driver-build fetch printed: base images, and downloads in the cache.
 	Fetched string
+	Headers []string // releases of kernels whose headers a mirror has
 	// tag of the artifact that has Files and the downloads, and of that with a mirror
 	FileTag string
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/workdir"
 )
 
 const createLong = `Write images into a file, with everything that belongs to them: signatures, attestations, SBOMs and other referrers, found by
@@ -40,7 +41,6 @@ type createFlags struct {
 	since   []string
 	fetched string
 	key     flags.ImageKey
-	headers []string // releases of kernels
 }
 
 func newCreate(a *session.App) *cobra.Command {
@@ -73,7 +73,7 @@ func newCreate(a *session.App) *cobra.Command {
 	f.StringArrayVar(&o.files, "file", nil, "`FILE` to take along, such as matrix.lock or a package; a matrix brings its patches and keys (repeatable)")
 	f.StringVar(&o.fetched, "inputs", "", "take along the inputs of builds, which driver-build fetch printed into `FILE`")
 	f.Var(
-		session.Slice(&o.headers, session.Valid(recipe.CheckRelease)),
+		session.Slice(&o.Headers, session.Valid(recipe.CheckRelease)),
 		"headers",
 		"take along a mirror with the headers of this kernel `RELEASE`, for nodes that compile "+
 			"(repeatable)",
@@ -117,8 +117,12 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		if err != nil {
 			return err
 		}
-		if len(o.headers) > 0 {
-			mirror, err := o.mirror(ctx, a, s, artifacts)
+		if len(o.Headers) > 0 {
+			dir, err := headersDir(a, s.Builder.Store.Dir())
+			if err != nil {
+				return err
+			}
+			mirror, err := bundle.RecordHeaders(ctx, s.Builder, o.Selection, artifacts, dir)
 			if err != nil {
 				return fmt.Errorf("--headers: %w", err)
 			}
@@ -211,6 +215,21 @@ func (o *createFlags) addFiles(a *session.App) error {
 		}
 	}
 	return nil
+}
+
+// headersDir returns a folder in the cache, which stays until the command ends.
+func headersDir(a *session.App, cache string) (string, error) {
+	const prefix = "headers-"
+	err := workdir.Sweep(cache, prefix)
+	if err != nil {
+		return "", fmt.Errorf("remove what a killed call left: %w", err)
+	}
+	dir, err := workdir.New(cache, prefix)
+	if err != nil {
+		return "", err
+	}
+	a.Defer(dir.Remove)
+	return dir.Path, nil
 }
 
 func (o *createFlags) write(
