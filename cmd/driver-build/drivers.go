@@ -3,18 +3,14 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
@@ -30,9 +26,6 @@ type driversFlags struct {
 	redist   []string
 	lagging  bool
 }
-
-// branchName is the form of a branch, or of a version of it.
-var branchName = regexp.MustCompile(`^[Rr]?[0-9]{3,4}(\.[0-9]+)*$`)
 
 func newDriversCmd(a *session.App) *cobra.Command {
 	var o driversFlags
@@ -67,8 +60,9 @@ func newDriversCmd(a *session.App) *cobra.Command {
 
 func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	for _, name := range o.branches {
-		if !branchName.MatchString(name) {
-			return session.Usagef("branch %q: give a name such as R535, or a version such as 580.178.04", name)
+		err := releases.CheckBranch(name)
+		if err != nil {
+			return session.Usage(err)
 		}
 	}
 	m, err := o.matrix.Load(a, nil)
@@ -109,26 +103,11 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	if cuda != nil {
 		a.Notes(cuda.Explain())
 	}
-	return errors.Join(o.behind(rows), o.denied(a, m, rows))
-}
-
-// behind is the error of --lagging: the matrix lacks releases.
-func (o *driversFlags) behind(rows []releases.Coverage) error {
-	if !o.lagging || len(rows) == 0 {
-		return nil
+	var lagging error
+	if o.lagging {
+		lagging = releases.LagError(rows)
 	}
-	var lags, addable []string
-	for _, r := range rows {
-		lags = append(lags, fmt.Sprintf("%s has %s, newest is %s", r.Name, r.Matrix[len(r.Matrix)-1], r.Newest))
-		if r.Addable != "" {
-			addable = append(addable, r.Addable)
-		}
-	}
-	text := "; no checksum of these is known: driver-build matrix add-driver needs --redist or --download for them"
-	if len(addable) > 0 {
-		text = "; driver-build matrix add-driver VERSION has the entries of " + strings.Join(addable, ", ")
-	}
-	return failure.New(failure.Some, "the matrix lags behind: "+strings.Join(lags, ", ")+text)
+	return errors.Join(lagging, o.denied(a, m, rows))
 }
 
 // denied is the error of --deny, about the drivers that the matrix has of the branches that were
@@ -157,10 +136,11 @@ func (o *driversFlags) withManifests(
 		if err != nil {
 			return nil, err
 		}
-		known = merged
-		if release.CheckMatrix(m) != nil {
-			return nil, release.CheckMatrix(m)
+		err = release.CheckMatrix(m)
+		if err != nil {
+			return nil, err
 		}
+		known = merged
 	}
 	return known, nil
 }
@@ -214,7 +194,7 @@ func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
 				in = "yes"
 			}
 			return []string{
-				r.Version, r.Date, prefixed("up to ", r.Kernel), strings.Join(r.Archs, " "), strings.Join(r.Checked, " "), in, r.CUDA, r.RunsCUDA, faults(r),
+				r.Version, r.Date, prefixed("up to ", r.Kernel), strings.Join(r.Archs, " "), strings.Join(r.Checked, " "), in, r.CUDA, r.RunsCUDA, r.Note(),
 			}
 		})
 	}
@@ -228,40 +208,7 @@ func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
 			end = "over " + end
 		}
 		return []string{
-			r.Name, string(r.Type), end, r.Newest, r.Date, r.CUDA, r.RunsCUDA, prefixed("from ", r.Kernel), strings.Join(r.Matrix, " "), driverNote(r),
+			r.Name, string(r.Type), end, r.Newest, r.Date, r.CUDA, r.RunsCUDA, prefixed("from ", r.Kernel), strings.Join(r.Matrix, " "), r.Note(),
 		}
 	})
-}
-
-// driverNote is a hint about a branch.
-func driverNote(r releases.Coverage) string {
-	var notes []string
-	for _, one := range r.Releases {
-		if one.Recommended != "" {
-			notes = append(notes, one.Version+" is "+one.Recommended)
-		}
-	}
-	switch {
-	case r.Lags && r.Addable == "":
-		notes = append(notes, "lags behind: "+r.Newest+" is out, no checksum is known")
-	case r.Lags:
-		notes = append(notes, "lags behind: "+r.Newest+" is out")
-	case len(r.Matrix) == 0 && !r.Over && r.Newest != "":
-		notes = append(notes, "not in the matrix: driver-build matrix add-driver "+r.Newest+" prints its row")
-	case len(r.Matrix) > 0 && r.Over:
-		notes = append(notes, "has the last release")
-	}
-	return strings.Join(notes, "; ")
-}
-
-// faults are what is known of a release.
-func faults(r releases.ReleaseCoverage) string {
-	all := []string{r.Recommended}
-	if !r.InMatrix && len(r.Checked) == 0 {
-		all = append(all, "no checksum is known")
-	}
-	for _, f := range r.Advisories {
-		all = append(all, f.Text(time.Time{}))
-	}
-	return sentences(all)
 }

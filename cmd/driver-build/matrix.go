@@ -2,14 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"maps"
-	"os"
-	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,9 +10,7 @@ import (
 	drivercontainer "github.com/driver-container/driver-container"
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -185,40 +176,9 @@ func initMatrix(a *session.App, source, dir string, s matrix.Selection) error {
 	for _, no := range w.Matrix.Impossible(matrix.Selection{}) {
 		a.Notes(no.Error())
 	}
-	files := w.Files
-	files["matrix.yaml"] = string(w.Text)
-	names := slices.Sorted(maps.Keys(files))
-	for _, name := range names {
-		there, err := bounded.File(filepath.Join(dir, name), matrix.MaxSize)
-		switch {
-		case !filepath.IsLocal(name):
-			return session.Usagef(
-				"%s names %s, which is not below its folder: give a matrix with its files beside it",
-				source,
-				name,
-			)
-		case err == nil && string(there) != files[name]:
-			return session.Usagef(
-				"%s is there already, with other content: remove it, or give --output DIR",
-				filepath.Join(dir, name),
-			)
-		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			return session.Usagef("--output: %w", err)
-		}
-	}
-	for _, name := range names {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return session.Usagef("--output: %w", err)
-		}
-		err := outfile.Replace(path, func(w io.Writer) error {
-			_, err := io.WriteString(w, files[name])
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("write %s: %w", path, err)
-		}
+	written, err := w.Write(dir)
+	for _, path := range written {
 		a.Result(path)
 	}
-	return nil
+	return err
 }

@@ -3,6 +3,8 @@ package matrix
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/textfile"
+	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/patch"
 )
 
@@ -136,4 +139,51 @@ func (f File) Trim(s Selection) (trimmed File, err error) {
 	err = f.parse()
 	maps.DeleteFunc(f.Files, func(name, _ string) bool { return filepath.IsAbs(name) })
 	return f, err
+}
+
+// Write writes the matrix, as matrix.yaml, and the files that it names into a folder, and returns
+// their paths. A file that is there stays; one with other content is an error, and nothing is
+// written then.
+func (f File) Write(dir string) (written []string, err error) {
+	files := map[string]string{"matrix.yaml": string(f.Text)}
+	maps.Copy(files, f.Files)
+	names := slices.Sorted(maps.Keys(files))
+	for _, name := range names {
+		if !filepath.IsLocal(name) {
+			return nil, failure.Errorf(
+				failure.Usage,
+				"%s names %s, which is not below its folder: give a matrix with its files beside it",
+				f.name,
+				name,
+			)
+		}
+		path := filepath.Join(dir, name)
+		there, err := bounded.File(path, MaxSize)
+		if err == nil && string(there) != files[name] {
+			return nil, failure.Errorf(
+				failure.Usage,
+				"%s is there already, with other content: remove it, or give --output DIR",
+				path,
+			)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, failure.Errorf(failure.Usage, "--output: %w", err)
+		}
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		err = os.MkdirAll(filepath.Dir(path), 0o755)
+		if err != nil {
+			return written, failure.Errorf(failure.Usage, "--output: %w", err)
+		}
+		err = outfile.Replace(path, func(w io.Writer) error {
+			_, err := io.WriteString(w, files[name])
+			return err
+		})
+		if err != nil {
+			return written, fmt.Errorf("write %s: %w", path, err)
+		}
+		written = append(written, path)
+	}
+	return written, nil
 }
