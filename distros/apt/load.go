@@ -189,7 +189,7 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 	}
 	var entries []entry
 	err = compression.Unpack(ctx.Err, file, plain.Size, func(in io.Reader) (err error) {
-		entries, err = j.read(in, o.Arch)
+		entries, err = j.read(in, o)
 		return err
 	})
 	if err != nil {
@@ -254,18 +254,23 @@ func btoi(b bool) int {
 const maxEntries = 1 << 21 // packages of one index; Debian's main has 63000
 
 // read parses an index.
-func (j job) read(in io.Reader, arch string) (all []entry, err error) {
+func (j job) read(in io.Reader, o Options) (all []entry, err error) {
 	for p, err := range dpkg.ReadParagraphs(in) {
 		if err != nil {
 			return nil, err
 		}
-		e := newEntry(p, j, arch)
-		switch {
-		case e.name == "":
-			return nil, fmt.Errorf("a package without a name: %.80q", e.raw)
-		case len(all) == maxEntries:
+		name := p.Get("Package")
+		if name == "" {
+			return nil, fmt.Errorf("a package without a name: %.80q", p)
+		}
+		if o.Names != nil && !o.Names(name) {
+			continue
+		}
+		if len(all) == maxEntries {
 			return nil, fmt.Errorf("more than %d packages", maxEntries)
-		case e.arch == arch || e.arch == "all":
+		}
+		e := newEntry(p, j, o.Arch)
+		if e.arch == o.Arch || e.arch == "all" {
 			all = append(all, e)
 		}
 	}
@@ -276,10 +281,13 @@ func (j job) read(in io.Reader, arch string) (all []entry, err error) {
 // package without an architecture is for that of the machine, as in apt.
 func newEntry(p dpkg.Paragraph, j job, arch string) entry {
 	e := entry{
-		name: p.Get(
-			"Package",
-		), version: p.Get("Version"), arch: cmp.Or(p.Get("Architecture"), arch), provides: p.Get("Provides"),
-		raw: p.String(), repo: j.repo, component: j.component,
+		name:      p.Get("Package"),
+		version:   p.Get("Version"),
+		arch:      cmp.Or(p.Get("Architecture"), arch),
+		provides:  p.Get("Provides"),
+		raw:       p.String(),
+		repo:      j.repo,
+		component: j.component,
 	}
 	e.fault = e.check(p)
 	return e

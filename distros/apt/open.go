@@ -40,6 +40,9 @@ type Options struct {
 	// AllowRollback accepts a Release file that is older than one seen before.
 	AllowRollback bool
 	Now           time.Time // zero: now
+	// Names chooses packages by their names; nil: all. For a program that looks for a few of tens of
+	// thousands, and has little memory.
+	Names func(name string) bool
 }
 
 // Releases are repositories whose Release files were fetched and verified, but not yet their

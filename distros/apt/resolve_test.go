@@ -226,7 +226,7 @@ func TestUnusableIsNoted(t *testing.T) {
 		"Package: weak\nVersion: 1\nFilename: weak.deb\nSize: 1\nMD5sum: 0\n\n" +
 		"Package: needs\nVersion: 1\nDepends: weak\nFilename: needs.deb\nSize: 1\nSHA512: %0128d\n"
 	j := job{repo: &repo{base: "http://r", suite: "s", rel: &release{}}, component: "main"}
-	entries := require.Value(j.read(strings.NewReader(fmt.Sprintf(text, 0, 0)), "amd64"))(t)
+	entries := require.Value(j.read(strings.NewReader(fmt.Sprintf(text, 0, 0)), Options{Arch: "amd64"}))(t)
 	x := &Index{releases: &Releases{options: Options{Arch: "amd64"}}}
 	x.build([][]entry{entries})
 	assert.Equal(t, 1, x.Len())
@@ -245,6 +245,18 @@ func TestUnusableIsNoted(t *testing.T) {
 		assert.ErrorContains(t, err, say)
 		assert.ErrorContains(t, err2, say)
 	}
+}
+
+// TestNames: of an index with tens of thousands of packages only the chosen ones stay in memory.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	text := control("linux-headers-1 1\nbash 5\nlinux-headers-2 1")
+	j := job{repo: &repo{rel: &release{}}}
+	all := require.Value(j.read(strings.NewReader(text), Options{Arch: "amd64"}))(t)
+	assert.Equal(t, 3, len(all))
+	headers := func(name string) bool { return strings.HasPrefix(name, "linux-") }
+	chosen := require.Value(j.read(strings.NewReader(text), Options{Arch: "amd64", Names: headers}))(t)
+	assert.Equal(t, 2, len(chosen))
 }
 
 func TestFind(t *testing.T) {

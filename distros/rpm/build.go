@@ -23,7 +23,8 @@ const (
 type builder struct {
 	repo     *repo
 	base     string // the folder that the list was downloaded from
-	wanted   []string
+	archs    []string
+	names    func(string) bool // nil: all
 	texts    map[string]string
 	packages []*Package
 
@@ -57,8 +58,8 @@ var (
 	flagNames = []string{"", "LT", "LE", "EQ", "GE", "GT"}
 )
 
-func newBuilder(r *repo, base, arch string) *builder {
-	return &builder{repo: r, base: base, wanted: archs[arch], texts: map[string]string{}}
+func newBuilder(r *repo, o Options) *builder {
+	return &builder{repo: r, base: r.base, archs: archs[o.Arch], names: o.Names, texts: map[string]string{}}
 }
 
 func (b *builder) begin() {
@@ -80,10 +81,12 @@ func (b *builder) begin() {
 	b.xmlBase = ""
 }
 
-// skip reports whether the package being read is for another architecture, so that the rest of it
-// is not needed.
+// skip reports whether the package being read is not wanted, so that the rest of it is not needed.
 func (b *builder) skip() bool {
-	return b.p.Arch != "" && !slices.Contains(b.wanted, b.p.Arch)
+	if b.names != nil && b.p.Name != "" && !b.names(b.p.Name) {
+		return true
+	}
+	return b.p.Arch != "" && !slices.Contains(b.archs, b.p.Arch)
 }
 
 func (b *builder) evr(epoch, version, release []byte) rpmfile.EVR {

@@ -15,7 +15,7 @@ func FuzzPrimary(f *testing.F) {
 	f.Add([]byte(repotest.Primary(basics())))
 	f.Add([]byte(`<metadata><package><name>a</name><arch>noarch</arch><version ver="1" rel="1"/><format><rpm:requires><rpm:entry name="(a or b)"/></rpm:requires><file/></format></package></metadata>`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com/os", "x86_64")
+		b := newBuilder(&repo{source: repoconf.Source{ID: "x"}, base: "https://example.com/os"}, Options{Arch: "x86_64"})
 		if err := b.readPrimary(strings.NewReader(string(data))); err != nil {
 			return
 		}

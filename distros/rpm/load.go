@@ -70,7 +70,7 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 }
 
 func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
-	b := newBuilder(r, r.base, o.Arch)
+	b := newBuilder(r, o)
 	if err := r.read(ctx, "primary", r.md.Lists["primary"], maxPrimary, b.readPrimary); err != nil {
 		return l, err
 	}

@@ -41,6 +41,9 @@ type Options struct {
 	AllowExpired  bool      // accept signatures of keys that have expired
 	AllowRollback bool      // accept an older index than one seen before
 	Now           time.Time // zero: now
+	// Names chooses packages by their names; nil: all. For a program that looks for a few of tens of
+	// thousands, and has little memory.
+	Names func(name string) bool
 }
 
 // Releases are repositories whose repomd.xml has been fetched and verified. Their lists have not

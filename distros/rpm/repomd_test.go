@@ -100,7 +100,7 @@ func TestRealPrimary(t *testing.T) {
 	t.Parallel()
 	f := require.Value(os.Open("testdata/real/fedora-38-0ad-data.xml"))(t)
 	defer f.Close() //nolint:errcheck // opened for reading
-	b := newBuilder(&repo{source: repoconf.Source{ID: "fedora"}}, "https://example.com/os", "x86_64")
+	b := newBuilder(&repo{source: repoconf.Source{ID: "fedora"}, base: "https://example.com/os"}, Options{Arch: "x86_64"})
 	require.NoError(t, b.readPrimary(f))
 	x := NewIndex("x86_64", b.packages)
 	p, _ := x.Candidate("0ad-data")

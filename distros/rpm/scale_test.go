@@ -33,7 +33,7 @@ func TestScale(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com", "x86_64")
+	b := newBuilder(&repo{source: repoconf.Source{ID: "x"}, base: "https://example.com"}, Options{Arch: "x86_64"})
 	require.NoError(t, b.readPrimary(strings.NewReader(list)))
 	x := NewIndex("x86_64", b.packages)
 	runtime.GC()
@@ -43,6 +43,11 @@ func TestScale(t *testing.T) {
 	}
 	if got := x.WhatProvides(rpmfile.Relation{Name: "lib2999-7.so.1()(64bit)"}); len(got) != 1 || len(got[0].Metadata.Requires) != 14 {
 		t.Errorf("WhatProvides = %v", got)
+	}
+	few := newBuilder(&repo{base: "https://example.com"}, Options{Arch: "x86_64", Names: func(name string) bool { return name == "package-7-devel" }})
+	require.NoError(t, few.readPrimary(strings.NewReader(list)))
+	if len(few.packages) != 1 || few.relations != 23 {
+		t.Errorf("%d packages, %d relations; want those of one", len(few.packages), few.relations)
 	}
 	runtime.KeepAlive(list)
 }

@@ -128,7 +128,7 @@ func (f *debManager) open(
 		return nil, e
 	}
 	unchecked := f.conf.off("acquire::check-valid-until")
-	o := apt.Options{Fetch: f.http, Root: f.files, Arch: arch}
+	o := apt.Options{Fetch: f.http, Root: f.files, Arch: arch, Names: isHeaders}
 	f.Log.Info("looking for headers", "package", e.Package, "repositories", len(sources))
 	for i := range sources {
 		sources[i].NoValidUntil = sources[i].NoValidUntil || unchecked

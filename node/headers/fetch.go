@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"runtime"
-	"runtime/debug"
 	"time"
 
 	"github.com/driver-container/driver-container/distros"
@@ -119,9 +118,6 @@ func (f *fetcher) run(ctx context.Context) (installed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The indexes take tens of megabytes. They are released before unpacking, which needs memory,
-	// too.
-	debug.FreeOSMemory()
 	files, err := f.download(ctx, manager, plan)
 	if err != nil {
 		return nil, err

@@ -92,7 +92,7 @@ func (f *rpmManager) search(ctx context.Context, vars repoconf.Vars, wants []str
 		e.Err = fmt.Errorf("more than %d package repositories are configured", maxSources)
 		return nil, e
 	}
-	o := rpm.Options{Fetch: f.http, Root: f.files, Arch: f.arch, Vars: vars}
+	o := rpm.Options{Fetch: f.http, Root: f.files, Arch: f.arch, Vars: vars, Names: isRPMHeaders}
 	f.Log.Info("looking for headers", "package", e.Package, "repositories", len(sources), "releasever", cmp.Or(vars["releasever"], "unknown"))
 	open := func(s repoconf.Source) error {
 		single := o
