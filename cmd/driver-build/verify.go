@@ -5,20 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/attestation"
-	"github.com/driver-container/driver-container/images/imagename"
-	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runner"
@@ -172,7 +167,9 @@ func (o *verifyFlags) examine(
 			return nil, err
 		}
 	}
-	found, err := o.content(ctx, s, image)
+	examiner := verify.Examiner{Store: s.Builder.Store, Observe: s.Builder.Observe}
+	options := verify.Options{Signers: o.again.Certificates, AllowedLayers: o.layers}
+	found, err := examiner.VerifyReference(ctx, s.Builder.Registry, image, o.arch, options)
 	if err != nil {
 		return nil, err
 	}
@@ -189,91 +186,6 @@ func (o *verifyFlags) examine(
 		all = append(all, found...)
 	}
 	return all, err
-}
-
-// content verifies the image, or all images of an index, or the one of --arch.
-func (o *verifyFlags) content(
-	ctx context.Context,
-	s *session.Session,
-	image string,
-) ([]verify.Finding, error) {
-	examiner := verify.Examiner{Store: s.Builder.Store, Observe: s.Builder.Observe}
-	options := verify.Options{Signers: o.again.Certificates, AllowedLayers: o.layers}
-	opened, err := s.Builder.Registry.Open(ctx, image, registry.OpenOptions{})
-	if err != nil {
-		return nil, err
-	}
-	entries, open, err := oci.OpenIndex(opened.Artifact)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", image, err)
-	}
-	if open == nil || o.arch != "" {
-		img, err := o.single(ctx, s.Builder.Registry, image)
-		if errors.Is(err, fs.ErrNotExist) {
-			missing := verify.NewFinding(verify.Error, "layers", "", "the image is not whole: %v", err)
-			return []verify.Finding{missing}, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		return examiner.Verify(ctx, image, img, options)
-	}
-	if !oci.IsLocal(image) {
-		repository, _, _, err := imagename.Parse(image)
-		if err != nil {
-			return nil, err
-		}
-		open = func(d v1.Descriptor) (v1.Image, error) {
-			return openEntry(ctx, s.Builder.Registry, repository.Name(), d)
-		}
-	}
-	return examiner.VerifyIndex(ctx, image, entries, open, options)
-}
-
-// single opens the only image of a reference, or that of --arch.
-func (o *verifyFlags) single(
-	ctx context.Context,
-	c *registry.Client,
-	image string,
-) (v1.Image, error) {
-	var other error
-	for _, a := range distros.Archs() {
-		if o.arch != "" && o.arch != a.Name {
-			continue
-		}
-		chosen := registry.OpenOptions{Arch: a.Name, Part: registry.Layers}
-		opened, err := c.Open(ctx, image, chosen)
-		_, is := errors.AsType[*oci.PlatformError](err)
-		if is {
-			other = err
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		return opened.Image, nil
-	}
-	return nil, other
-}
-
-// openEntry opens the image of an entry of an index in a registry, with its layers. An image for
-// another platform than the entry says is wrong content.
-func openEntry(
-	ctx context.Context,
-	c *registry.Client,
-	repository string,
-	d v1.Descriptor,
-) (v1.Image, error) {
-	chosen := registry.OpenOptions{Arch: d.Platform.Architecture, Part: registry.Layers}
-	opened, err := c.Open(ctx, repository+"@"+d.Digest.String(), chosen)
-	_, other := errors.AsType[*oci.PlatformError](err)
-	if other {
-		return nil, failure.New(failure.Content, err.Error())
-	}
-	if err != nil {
-		return nil, err
-	}
-	return opened.Image, nil
 }
 
 // tryCompile compiles in the image. A compile that fails is a finding.
