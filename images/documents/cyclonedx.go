@@ -31,52 +31,70 @@ func filled[T any](all []T) *[]T {
 	return &all
 }
 
-func (g *graph) cycloneDX() ([]byte, error) {
-	list, relations := g.sorted()
-	below := map[string][]string{} // what a component needs, by its id
-	pedigrees := map[string]*cdx.Pedigree{}
+// cdxRelations is what CycloneDX has in place of SPDX's relations, by the ids of components.
+type cdxRelations struct {
+	needs     map[string][]string
+	pedigrees map[string]*cdx.Pedigree // ancestors and patches
+	bases     map[string]bool          // ancestors: they are in a pedigree, and no components
+}
+
+func (g *graph) cdxRelations(relations []relation) cdxRelations {
+	all := cdxRelations{
+		needs:     map[string][]string{},
+		pedigrees: map[string]*cdx.Pedigree{},
+		bases:     map[string]bool{},
+	}
 	patches := map[string][]cdx.Patch{}
-	bases := map[string]bool{}
 	for _, r := range relations {
 		switch r.kind {
 		case contains, generatedFrom:
-			below[r.from] = append(below[r.from], r.to)
+			all.needs[r.from] = append(all.needs[r.from], r.to)
 		case variantOf, buildDependencyOf:
-			below[r.to] = append(below[r.to], r.from)
+			all.needs[r.to] = append(all.needs[r.to], r.from)
 		case patchApplied:
 			// of the component that is the patch, as CycloneDX refers to parts of a document
 			at := cmp.Or(g.components[r.from].download, "#"+r.from)
 			patch := cdx.Patch{Type: cdx.PatchTypeUnofficial, Diff: &cdx.Diff{URL: at}}
 			patches[r.to] = append(patches[r.to], patch)
-			pedigrees[r.to] = &cdx.Pedigree{Patches: filled(patches[r.to])}
+			all.pedigrees[r.to] = &cdx.Pedigree{Patches: filled(patches[r.to])}
 		case descendantOf:
 			base := g.cdx(g.components[r.to])
-			pedigrees[r.from] = &cdx.Pedigree{Ancestors: &[]cdx.Component{base}}
-			bases[r.to] = true
+			all.pedigrees[r.from] = &cdx.Pedigree{Ancestors: &[]cdx.Component{base}}
+			all.bases[r.to] = true
 		}
 	}
+	return all
+}
+
+// dependencies are sorted by the component that needs the others.
+func (r cdxRelations) dependencies() (all []cdx.Dependency) {
+	for _, id := range slices.Sorted(maps.Keys(r.needs)) {
+		needs := slices.Sorted(slices.Values(r.needs[id]))
+		all = append(all, cdx.Dependency{Ref: id, Dependencies: &needs})
+	}
+	return all
+}
+
+func (g *graph) cycloneDX() ([]byte, error) {
+	list, found := g.sorted()
+	relations := g.cdxRelations(found)
 	var top cdx.Component
 	var components []cdx.Component
 	for _, c := range list {
-		if bases[c.id] {
-			continue
-		}
 		component := g.cdx(c)
-		component.Pedigree = pedigrees[c.id]
-		if c.id == g.top {
+		component.Pedigree = relations.pedigrees[c.id]
+		switch {
+		case relations.bases[c.id]:
+		case c.id == g.top:
 			top = component
-		} else {
+		default:
 			components = append(components, component)
 		}
 	}
-	var dependencies []cdx.Dependency
-	for _, id := range slices.Sorted(maps.Keys(below)) {
-		slices.Sort(below[id])
-		needs := below[id]
-		dependencies = append(dependencies, cdx.Dependency{Ref: id, Dependencies: &needs})
-	}
 	tool := cdx.Component{
-		Type: cdx.ComponentTypeApplication, Name: "driver-build", Version: g.model.Tool.Version,
+		Type:    cdx.ComponentTypeApplication,
+		Name:    "driver-build",
+		Version: g.model.Tool.Version,
 	}
 	d := cdx.BOM{
 		JSONSchema:  "http://cyclonedx.org/schema/bom-1.6.schema.json",
@@ -89,7 +107,7 @@ func (g *graph) cycloneDX() ([]byte, error) {
 			Component: &top,
 		},
 		Components:   filled(components),
-		Dependencies: filled(dependencies),
+		Dependencies: filled(relations.dependencies()),
 	}
 	sum, err := contentSum(d)
 	if err != nil {
