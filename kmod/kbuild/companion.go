@@ -77,7 +77,7 @@ func unfit(format string, args ...any) error { return &unfitError{fmt.Sprintf(fo
 // companion: want of memory or space, ctx, files.
 func (c *compile) addCompanions(ctx context.Context, set *Set) error {
 	for _, companion := range c.Companions {
-		c.tell(c.total-1, "companion "+companion.Name)
+		c.report(c.total-1, "companion "+companion.Name)
 		file, err := c.companion(ctx, companion)
 		reason, left := omitted(err)
 		switch {

@@ -8,8 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -102,21 +100,37 @@ func Compile(ctx context.Context, j Job) (_ *Set, err error) {
 	defer root.Close()
 	// Never by hard links: make writes through some names (a rule with ">" does), and a write
 	// through a hard link would change the image's own sources for good.
-	if err := buildtree.CopyTree(ctx, j.Source, root, scratchSource); err != nil {
+	err = buildtree.CopyTree(ctx, j.Source, root, scratchSource)
+	if err != nil {
 		return nil, fmt.Errorf("copy the driver's sources from %s to %s: %w", j.Source, dir, err)
 	}
-	c := &compile{Job: j, dir: dir, root: root, transcript: &limitedWriter{w: log, left: maxLog}, names: names, total: steps(j.Source, names)}
-	if err := c.run(ctx, command{name: "make", program: "make", folder: scratchSource, args: c.arguments(), progress: true}); err != nil {
+	c := &compile{
+		Job:        j,
+		dir:        dir,
+		root:       root,
+		transcript: &limitedWriter{w: log, left: maxLog},
+		names:      names,
+		total:      steps(j.Source, names),
+	}
+	err = c.run(ctx, command{
+		name:     "make",
+		program:  "make",
+		folder:   scratchSource,
+		args:     c.arguments(),
+		progress: true,
+	})
+	if err != nil {
 		return nil, err
 	}
 	set, err := c.collect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.addCompanions(ctx, set); err != nil {
+	err = c.addCompanions(ctx, set)
+	if err != nil {
 		return nil, err
 	}
-	c.tell(c.total, "done")
+	c.report(c.total, "done")
 	return set, nil
 }
 
@@ -128,8 +142,8 @@ func removeAll(dir string, names []string) (err error) {
 	return err
 }
 
-// tell reports how far the compile is, if that is known.
-func (c *compile) tell(done int, what string) {
+// report says how far the compile is, if that is known.
+func (c *compile) report(done int, what string) {
 	if c.Progress != nil && c.total > 0 {
 		c.Progress(done, c.total, what)
 	}
@@ -171,79 +185,6 @@ func prepare(work string) (dir string, unlock func(), err error) {
 	}
 	return dir, unlock, nil
 }
-
-// environment returns the complete environment of the programs. It fixes names, times and paths
-// that would get into the modules. prefixMap is a further folder of sources and the name that it
-// appears under, or "": "/work/companions/gdrdrv=/usr/src/gdrdrv-2.5.2".
-func (c *compile) environment(prefixMap string) []string {
-	env := []string{
-		"PATH=" + c.searchPath(),
-		"LC_ALL=C", // output checks search messages for English words
-		"HOME=" + filepath.Join(c.dir, scratchTemp),
-		"TMPDIR=" + filepath.Join(c.dir, scratchTemp),
-		"SOURCE_DATE_EPOCH=0",
-		"KBUILD_BUILD_TIMESTAMP=Thu Jan  1 00:00:00 UTC 1970",
-		"KBUILD_BUILD_USER=driver",
-		"KBUILD_BUILD_HOST=driver",
-	}
-	if flags := c.prefixMaps(c.dir); flags != "" {
-		if prefixMap != "" {
-			flags += " -ffile-prefix-map=" + prefixMap
-		}
-		env = append(env, "KCFLAGS="+flags)
-	}
-	return env
-}
-
-// prefixMaps returns compiler flags that keep our paths out of the modules (__FILE__ in assertions,
-// and the debug information that the build id is computed from): the scratch folder appears as a
-// folder that names the driver, the headers by their path in their own root.
-func (j Job) prefixMaps(dir string) string {
-	v, ok := parseVersion(j.Compiler.Version)
-	if !ok || v.family == "gcc" && v.field(0) < 8 || v.family == "clang" && v.field(0) < 10 {
-		return "" // the compiler does not know the flags: the paths are those of Job.Work
-	}
-	flags := "-ffile-prefix-map=" + filepath.Join(dir, scratchSource) + "=/usr/src/nvidia-" + j.Driver
-	if root := strings.TrimSuffix(j.Headers.RootDir, "/"); root != "" {
-		// Only for debug information: kbuild itself maps __FILE__ of its own tree to relative
-		// paths.
-		flags += " -fdebug-prefix-map=" + root + "="
-	}
-	return flags
-}
-
-// arguments returns those of make. They switch off the Makefile's own check of the compiler, which
-// knows fewer spellings: FindCompiler has compared the compiler with the kernel's and set Mismatch
-// for a warning.
-func (c *compile) arguments() []string {
-	args := []string{
-		"-C", filepath.Join(c.dir, scratchSource), "-j" + strconv.Itoa(max(c.Jobs, 1)), "modules",
-		"KERNEL_UNAME=" + c.Headers.Release,
-		// Both, always: with SYSSRC alone, NVIDIA's tests do not find the generated headers of a
-		// split tree.
-		"SYSSRC=" + c.Headers.Source,
-		"SYSOUT=" + c.Headers.Build,
-		"CC=" + c.Compiler.Path,
-		"IGNORE_CC_MISMATCH=1",
-		"NV_KERNEL_MODULES=" + strings.Join(c.names, " "),
-	}
-	return slices.Concat(args, c.Variables, c.toolArguments())
-}
-
-// toolArguments returns what make needs besides CC: LLVM's programs if the compiler is clang, and
-// the prefix of the other programs if they have one and the image has no plain names
-// ("x86_64-cros-linux-gnu-ld").
-func (j Job) toolArguments() []string {
-	if v, ok := parseVersion(j.Compiler.Version); ok && v.family == "clang" {
-		return []string{"LLVM=1", "LD=ld.lld"}
-	}
-	if prefix := toolPrefix(j.Compiler.Path, j.searchPath()); prefix != "" {
-		return []string{"CROSS_COMPILE=" + prefix, "HOSTCC=" + j.Compiler.Path}
-	}
-	return nil
-}
-
-func (j Job) searchPath() string { return searchPath(filepath.Dir(j.Compiler.Path)) }
 
 // command is one program of a compile.
 type command struct {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"path"
 	"strings"
-	"time"
 
 	"github.com/driver-container/driver-container/distros/compression"
 )
@@ -206,96 +205,6 @@ func checkDigest(counted hash.Hash, want string) error {
 		return fmt.Errorf("%w: its digest is %s, the header says %s", ErrDigest, got, want)
 	}
 	return nil
-}
-
-// member passes one member to add.
-func (p *payload) member(m member) error {
-	i, err := p.find(m)
-	if err != nil {
-		return err
-	}
-	if i >= len(p.f.files) || p.seen[i] {
-		return malformed("file %d (%.200q) is no file of the header, or twice in the archive", i, m.name)
-	}
-	p.seen[i] = true
-	x := p.f.files[i]
-	if x.ghost() {
-		return malformed("the archive has %.200q, of which the header says that it is not there", x.path)
-	}
-	if m.size < 0 {
-		m.size = p.strippedSize(i)
-	}
-	p.in.left = m.size
-	err = p.pass(i, m.size)
-	if err != nil {
-		return fmt.Errorf("%.200s: %w", x.path, err)
-	}
-	return nil
-}
-
-// find returns the index of a member in the header's list.
-func (p *payload) find(m member) (int, error) {
-	if m.index >= 0 {
-		return m.index, nil
-	}
-	// "./usr/bin/x", or "/usr/bin/x" of rpm 3
-	name, err := cleanName(m.name)
-	if err != nil {
-		return 0, err
-	}
-	i, known := p.byName[name]
-	if !known {
-		return 0, malformed("the archive has %.200q, the header has not", m.name)
-	}
-	return i, nil
-}
-
-// pass passes a file of the header to add.
-func (p *payload) pass(i int, size int64) error {
-	x := p.f.files[i]
-	h := p.tarHeader(i)
-	switch x.kind() {
-	case modeRegular:
-		return p.regular(i, h, size)
-	case modeLink:
-		return p.symlink(x, h, size)
-	case modeFolder:
-		if size > 0 {
-			return malformed("a folder of %d bytes", size)
-		}
-		h.Typeflag = tar.TypeDir
-		if h.Name == "" {
-			return nil
-		}
-		return p.add(h, strings.NewReader(""))
-	}
-	return fmt.Errorf("%w: mode %o, want file, folder or link", ErrUnsafePath, x.mode)
-}
-
-// strippedSize returns the size of a member in the stripped format: of a file with several names,
-// the last one has the content.
-func (p *payload) strippedSize(i int) int64 {
-	x := p.f.files[i]
-	switch g := p.groups[x.id]; {
-	case x.kind() == modeLink:
-		return int64(len(x.target))
-	case x.kind() != modeRegular, g != nil && i < g.last:
-		return 0
-	}
-	return x.size
-}
-
-// tarHeader returns the fields that all kinds of files have.
-func (p *payload) tarHeader(i int) *tar.Header {
-	x := p.f.files[i]
-	h := &tar.Header{Name: p.names[i], Mode: int64(x.mode &^ modeKind), ModTime: time.Unix(x.mtime, 0), Uname: x.user, Gname: x.group}
-	if x.user != "root" {
-		h.Mode &^= modeSetUser
-	}
-	if x.group != "root" {
-		h.Mode &^= modeSetGrp
-	}
-	return h
 }
 
 // cleanName converts "/usr/bin/" and "./usr/bin" to "usr/bin", and "/" to "".
