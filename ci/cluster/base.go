@@ -45,8 +45,8 @@ func makeBase(t testing.TB) base {
 		tool.CacheKey(
 			[]string{kernel.Release, filepath.Base(bin)},
 			guest,
-			filepath.Join(root, "ci/lab/agent"),
-			filepath.Join(root, "ci/lab/wire"),
+			filepath.Join(root, "cmd/driver-guest"),
+			filepath.Join(root, "images/rehearse/wire"),
 		),
 	)(
 		t,
@@ -55,7 +55,7 @@ func makeBase(t testing.TB) base {
 		pki := t.TempDir()
 		agent := filepath.Join(t.TempDir(), "agent")
 		config := makePKI(t, pki)
-		require.NoError(t, tool.Build(t.Context(), agent, "ci/lab/agent", "GOARCH=amd64"))
+		require.NoError(t, tool.Build(t.Context(), agent, "cmd/driver-guest", "GOARCH=amd64"))
 		tool.Must(t, filepath.Join(guest, "make"), dir, kernel.Root, bin, pki, agent)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), config, 0o600))
 	})}

@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/rehearse/gpu"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
 
 // Cluster is a running cluster of one node, as its administrator uses it. Its methods end the test
@@ -77,11 +78,10 @@ func (c *Cluster) start(registry int) (api int) {
 	c.guest = lab.Start(c.T, lab.Config{
 		Kernel: c.base.kernel, GPUs: []gpu.Model{gpu.T4}, MemoryMB: 2048,
 		CommandLine: "random.trust_cpu=on net.ifnames=0 audit=0 nokaslr systemd.show_status=0",
-		System: &lab.System{
-			Initramfs: filepath.Join(
-				c.base.dir,
-				"initramfs",
-			), Disk: filepath.Join(c.base.dir, "root.ext4"), Quiet: quietBoot,
+		Quiet:       quietBoot,
+		System: &guest.System{
+			Initramfs: filepath.Join(c.base.dir, "initramfs"),
+			Disk:      filepath.Join(c.base.dir, "root.ext4"),
 			Arguments: []string{
 				"-netdev", fmt.Sprintf("user,id=net,hostfwd=tcp:127.0.0.1:%d-:443,guestfwd=tcp:%s-cmd:busybox nc 127.0.0.1 %d",
 					api, guestRegistry, registry),

@@ -15,8 +15,11 @@ var tools = []struct{ name, from string }{
 	{"busybox", "busybox-static"},
 	{"depmod", "kmod"},
 	{"mke2fs", "e2fsprogs"},
-	{"mkfs.erofs", "erofs-utils"}, {"dpkg-deb", "dpkg"},
-	{"mkfs.vfat", "dosfstools"}, {"mcopy", "mtools"}, {"runc", "runc"},
+	{"mkfs.erofs", "erofs-utils"},
+	{"dpkg-deb", "dpkg"},
+	{"mkfs.vfat", "dosfstools"},
+	{"mcopy", "mtools"},
+	{"runc", "runc"},
 }
 
 // Gate skips a test unless DRIVER_E2E=1 asks for the real tier; then anything that is missing is a

@@ -1,10 +1,11 @@
 package lab
 
 import (
-	"net"
+	"errors"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,14 +15,8 @@ import (
 // Console is the serial line of a guest with Firmware.Debian, with a keyboard for the test. Its
 // methods end the test when they fail.
 type Console struct {
-	t    testing.TB
-	conn net.Conn
-	mu   sync.Mutex
-	text strings.Builder // all output so far
-	seen int             // how much of words' result Wait has matched
-	news chan struct{}
-
-	patience Patience // zero while the guest boots for the first time
+	guest *Guest
+	seen  int // how much of the text Wait has matched
 }
 
 // Keys that are not characters, as a terminal sends them.
@@ -34,67 +29,44 @@ const (
 // an escape sequence by time.
 const keyPause = 700 * time.Millisecond
 
-func newConsole(t testing.TB, conn net.Conn) *Console {
-	c := &Console{t: t, conn: conn, news: make(chan struct{})}
-	go c.receive() // until QEMU ends
-	return c
-}
-
-func (c *Console) receive() {
-	part := make([]byte, 16<<10)
-	for {
-		n, err := c.conn.Read(part)
-		c.mu.Lock()
-		c.text.Write(part[:n])
-		close(c.news)
-		c.news = make(chan struct{})
-		c.mu.Unlock()
-		if err != nil {
-			return
-		}
-	}
-}
-
-var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
-
-// words returns the text without colours and cursor positions.
-func (c *Console) words() (text string, news chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return escapes.ReplaceAllString(c.text.String(), ""), c.news
-}
-
 // Wait waits for text that matches and that comes after Wait's last match.
-func (c *Console) Wait(pattern string, limit time.Duration) string {
-	c.t.Helper()
+func (c *Console) Wait(pattern string, limit time.Duration) (found string) {
+	c.guest.t.Helper()
 	re := regexp.MustCompile(pattern)
-	timer := time.NewTimer(c.patience.Limit(limit))
-	defer timer.Stop()
-	for {
-		text, news := c.words()
-		if at := re.FindStringIndex(text[min(c.seen, len(text)):]); at != nil {
-			found := text[c.seen:][at[0]:at[1]]
-			c.seen += at[1]
-			return found
+	text := ""
+	over := !c.guest.Within(limit, func() bool {
+		text = c.guest.guest.Console()
+		at := re.FindStringIndex(text[min(c.seen, len(text)):])
+		if at == nil {
+			return false
 		}
-		select {
-		case <-news:
-		case <-timer.C:
-			c.t.Fatalf(
-				"the console has nothing like %q after %s; it says:\n%s",
-				pattern,
-				limit,
-				tail(text),
-			)
-		}
+		found = text[c.seen:][at[0]:at[1]]
+		c.seen += at[1]
+		return true
+	})
+	if over {
+		c.guest.t.Fatalf("the console has nothing like %q after %s; it says:\n%s", pattern, limit, tail(text))
 	}
+	return found
 }
 
 // Type presses keys, one after the other.
 func (c *Console) Type(keys ...string) {
-	c.t.Helper()
+	c.guest.t.Helper()
 	for _, k := range keys {
 		<-time.After(keyPause)
-		require.Value(c.conn.Write([]byte(k)))(c.t)
+		require.NoError(c.guest.t, c.guest.guest.Type(k))
 	}
+}
+
+// keepConsole writes the console's text to a folder that outlives a failed test, and returns the
+// path.
+func keepConsole(t testing.TB, text string) string {
+	name := strings.ReplaceAll(t.Name(), "/", "-") + ".console"
+	path := filepath.Join(CacheDir(t), "failed", name)
+	err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))
+	if err != nil {
+		return err.Error()
+	}
+	return path
 }

@@ -1,14 +1,17 @@
 package lab
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
 
 // kernelRecipe is part of the cache's names: increase it when the result of ci/lab/kernel changes.
@@ -53,25 +56,35 @@ func OlderKernel(t testing.TB, system string, nth int) *HostKernel {
 	}
 }
 
-// varDisk makes an empty ext4 file system of 8 GiB, as a sparse file.
-func varDisk(t testing.TB) string {
+// bootModules are needed for the disks, the port and their file systems. The checksum comes first:
+// libcrc32c requests it through modprobe, which does not find modules in the initramfs.
+var bootModules = []string{
+	"crc32c_generic",
+	"virtio_pci",
+	"virtio_blk",
+	"virtio_console",
+	"erofs",
+	"ext4",
+	"overlay",
+}
+
+func (k *HostKernel) guest(t testing.TB) *guest.Kernel {
 	t.Helper()
-	return cached(t, "var-8192.ext4", func(path string) {
-		tool.Must(
-			t,
-			"mke2fs",
-			"-q",
-			"-F",
-			"-t",
-			"ext4",
-			"-O",
-			"^has_journal",
-			"-m",
-			"0",
-			"-E",
-			"lazy_itable_init=1",
-			path,
-			"8192M",
-		)
-	})
+	version := strings.TrimPrefix(k.System, "debian")
+	made := &guest.Kernel{
+		System: k.System, Release: k.Release, Image: k.image, Signed: k.signed, Disk: k.disk,
+		OSRelease: fmt.Sprintf("PRETTY_NAME=\"Debian GNU/Linux %[1]s\"\nNAME=\"Debian GNU/Linux\"\n"+
+			"VERSION_ID=\"%[1]s\"\nID=debian\n", version),
+	}
+	for _, name := range bootModules {
+		// Lines are "insmod FILE", those it needs first, or "builtin NAME".
+		lines := tool.Must(t, "modprobe", "-d", filepath.Join(k.Root, "usr"), "-S", k.Release, "--show-depends", name)
+		for line := range strings.Lines(lines) {
+			file, found := strings.CutPrefix(strings.TrimSpace(line), "insmod ")
+			if found && !slices.Contains(made.BootModules, file) {
+				made.BootModules = append(made.BootModules, file)
+			}
+		}
+	}
+	return made
 }

@@ -1,68 +1,90 @@
 package lab
 
 import (
-	"cmp"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/lab/wire"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
+
+const (
+	startLimit  = 120 * time.Second // of a process, with the set-up of its container
+	runLimit    = 60 * time.Second  // of Run and Exec
+	unpackLimit = 5 * time.Minute
+)
+
+// Run runs a command on the guest's host, which has only busybox.
+func (g *Guest) Run(args ...string) guest.Result {
+	g.t.Helper()
+	return g.RunFor(runLimit, args...)
+}
+
+// RunFor is Run with another limit.
+func (g *Guest) RunFor(limit time.Duration, args ...string) guest.Result {
+	g.t.Helper()
+	ctx, cancel := g.within(limit)
+	defer cancel()
+	return require.Value(g.guest.Run(ctx, args...))(g.t)
+}
+
+// must runs a command that must succeed, and returns its output.
+func (g *Guest) must(limit time.Duration, args ...string) string {
+	g.t.Helper()
+	r := g.RunFor(limit, args...)
+	if r.Code != 0 {
+		g.t.Fatal(r)
+	}
+	return r.Output
+}
+
+// Sh runs a script on the guest's host and returns its output without the last newline. The test
+// fails if the script fails.
+func (g *Guest) Sh(script string) string {
+	g.t.Helper()
+	return strings.TrimSuffix(g.must(runLimit, "sh", "-c", script), "\n")
+}
 
 // Read reads a file on the guest's host.
 func (g *Guest) Read(path string) string {
 	g.t.Helper()
-	return string(
-		require.Value(
-			base64.StdEncoding.DecodeString(
-				strings.ReplaceAll(g.must(nil, "base64", path), "\n", ""),
-			),
-		)(
-			g.t,
-		),
-	)
+	ctx, cancel := g.within(runLimit)
+	defer cancel()
+	return string(require.Value(g.guest.Read(ctx, path))(g.t))
 }
 
 // Exists says whether a path exists on the guest's host; a dangling link counts.
 func (g *Guest) Exists(path string) bool {
 	g.t.Helper()
-	return g.Run("sh", "-c", `[ -e "$1" ] || [ -L "$1" ]`, "sh", path).Code == 0
+	ctx, cancel := g.within(runLimit)
+	defer cancel()
+	return require.Value(g.guest.Exists(ctx, path))(g.t)
 }
 
 // Write writes a file on the guest's host, and makes its folder if it is missing. Mode 0 means
 // 0644.
 func (g *Guest) Write(path, content string, mode os.FileMode) {
 	g.t.Helper()
-	const script = `[ -e "$1" ] || { mkdir -p "${1%/*}" && : >"$1" && chmod "$2" "$1"; }; cat >"$1"`
-	g.must(
-		[]byte(content),
-		"sh",
-		"-c",
-		script,
-		"sh",
-		path,
-		strconv.FormatUint(uint64(cmp.Or(mode.Perm(), 0o644)), 8),
-	)
+	ctx, cancel := g.within(runLimit)
+	defer cancel()
+	require.NoError(g.t, g.guest.Write(ctx, path, []byte(content), mode))
 }
 
 // Remove removes a file, or a folder with its contents.
 func (g *Guest) Remove(path string) {
 	g.t.Helper()
-	g.must(nil, "rm", "-rf", path)
+	g.must(runLimit, "rm", "-rf", path)
 }
 
 // Module inserts a module of the guest's kernel after the modules it needs.
 func (g *Guest) Module(name string) {
 	g.t.Helper()
-	g.must(nil, "modprobe", name)
+	g.must(runLimit, "modprobe", name)
 }
 
 // Insert inserts a module file of the guest's host and returns the kernel's error number: 0 if it
@@ -77,33 +99,22 @@ func (g *Guest) Insert(path string) syscall.Errno {
 // driver's modules and firmware. Without Unpack the image is a disk of its own.
 func (g *Guest) Unpack(name string) {
 	g.t.Helper()
-	image := g.image(name)
-	base := fmt.Sprintf("%s/%s-", snapshots, name)
-	r := g.RunFor(unpackLimit, "sh", "-c", fmt.Sprintf(`set -e
+	base := "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/" + name + "-"
+	g.must(unpackLimit, "sh", "-c", fmt.Sprintf(`set -e
 		upper=usr/share/nvidia-driver
 		mkdir -p %[1]s1/fs %[1]s2/fs/$upper
-		cp -a %[2]s/. %[1]s1/fs
+		cp -a /lab/images/%[2]s/. %[1]s1/fs
 		rmdir %[1]s2/fs/$upper
-		mv %[1]s1/fs/$upper %[1]s2/fs/$upper`, base, imageDir(name)))
-	if r.Code != 0 {
-		g.t.Fatalf("unpack %s: %s", name, r)
-	}
-	image.layers = fmt.Sprintf("%[1]s2/fs:%[1]s1/fs", base)
-	g.config.Images[name] = image
+		mv %[1]s1/fs/$upper %[1]s2/fs/$upper`, base, name))
+	g.layers[name] = []string{base + "2/fs", base + "1/fs"}
 }
-
-const unpackLimit = 5 * time.Minute
 
 // Modules returns the names of the loaded modules, sorted.
 func (g *Guest) Modules() []string {
 	g.t.Helper()
-	var names []string
-	for line := range strings.Lines(g.Read("/proc/modules")) {
-		name, _, _ := strings.Cut(line, " ")
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	ctx, cancel := g.within(runLimit)
+	defer cancel()
+	return require.Value(g.guest.Modules(ctx))(g.t)
 }
 
 // Driver returns the loaded modules of the driver, sorted: only their names begin with nvidia.
@@ -118,38 +129,25 @@ func (g *Guest) Driver() []string {
 // Dmesg returns the kernel log since boot.
 func (g *Guest) Dmesg() string {
 	g.t.Helper()
-	log, err := g.kernelLog()
-	require.NoError(g.t, err)
-	return log
-}
-
-// kernelLog is Dmesg for the end of a test: it does not end the test when it fails.
-func (g *Guest) kernelLog() (string, error) {
-	return g.client.output(g.t, wire.Request{Args: []string{"dmesg"}}, runLimit)
+	ctx, cancel := g.within(runLimit)
+	defer cancel()
+	return require.Value(g.guest.Dmesg(ctx))(g.t)
 }
 
 // Hold opens a device file on the guest's host and keeps it open until Kill. It returns when the
 // file is open.
 func (g *Guest) Hold(device string) *Process {
 	g.t.Helper()
-	return hold(g.t, g.client, wire.Request{Args: holding(device)})
-}
-
-func holding(device string) []string {
-	return []string{"sh", "-c", `exec 3<>"$1" && echo open && exec sleep 100000`, "sh", device}
-}
-
-func hold(t testing.TB, c *Client, r wire.Request) *Process {
-	t.Helper()
-	p := require.Value(c.start(t, r))(t)
-	p.WaitLine("^open$", runLimit)
-	return p
+	ctx, cancel := g.within(startLimit)
+	defer cancel()
+	p, err := g.guest.Hold(ctx, device)
+	return g.process(p, err)
 }
 
 // Within calls ask until it returns true, at most for a limit on an idle machine, and returns the
 // last answer.
 func (g *Guest) Within(limit time.Duration, ask func() bool) bool {
-	return g.client.Patience.Poll(limit, func() error {
+	return g.Patience.Poll(limit, func() error {
 		if !ask() {
 			return errors.New("not yet")
 		}

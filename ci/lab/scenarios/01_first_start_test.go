@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
 
 // standIn replaces make, and only make. A whole compile takes more than ten minutes in a guest, which is
@@ -54,8 +55,8 @@ func Test01FirstStart(t *testing.T) {
 	before := look(g)
 	toolchain(t, g)
 
-	p := g.Start(driver("535").With(lab.Mount{Host: "/opt/make", Guest: "/usr/bin/make", File: true}).
-		With(lab.Mount{Host: "/opt/made", Guest: "/opt/made", ReadOnly: true}))
+	p := g.Start(driver("535").With(guest.Mount{Host: "/opt/make", Guest: "/usr/bin/make", File: true}).
+		With(guest.Mount{Host: "/opt/made", Guest: "/opt/made", ReadOnly: true}))
 	p.WaitLine(logtest.Progress+`\d+s step=`, 10*time.Minute)
 	probes(t, p, 15, 15, 0)
 	if st := statusOf(t, g); st.Phase != "modules" || st.State != "starting" {

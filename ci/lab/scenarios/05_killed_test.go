@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
 
 // A driver container that is killed leaves modules and mounts. The next one adopts what it would have made
@@ -48,7 +49,7 @@ func Test05Killed(t *testing.T) {
 func imageRoot(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	// Without storage there is no cache either: the image contains its modules.
-	c := driver("535").Without("/var/lib/nvidia-driver").With(lab.Mount{
+	c := driver("535").Without("/var/lib/nvidia-driver").With(guest.Mount{
 		Host: "/var/lib/nvidia-driver/modules", Guest: "/usr/share/nvidia-driver/modules", ReadOnly: true})
 	p := ready(t, g, c)
 	serving(t, g, d535.driver)

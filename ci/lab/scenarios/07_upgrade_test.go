@@ -10,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -19,7 +20,7 @@ func Test07Upgrade(t *testing.T) {
 	lab.Gate(t)
 	g := stage{
 		products: map[string]product{"470": d470}, cached: []product{d470},
-		disks: map[string]lab.Image{"535": thin(t, lab.Kernel(t, "debian12"))},
+		disks: map[string]guest.Image{"535": thin(t, lab.Kernel(t, "debian12"))},
 	}.start(t)
 	empty := look(g).withoutLock()
 	killed(t, g)

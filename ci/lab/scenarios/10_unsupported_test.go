@@ -6,6 +6,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
 
 // tooOld is gcc 10's message about the options of kernel 6.1.
@@ -36,7 +37,7 @@ func Test10CompileFails(t *testing.T) {
 		`kernel-limit: kernel 6\.1\.0-\d+-amd64 is newer than 5\.15, the newest .*418\.226\.00.*does not build on 6\.1`,
 		`--skip-preflight kernel-limit tries it all the same`)
 	g.Write("/lab/conftest.sh", "#!/bin/sh\nexit 0\n", 0o755)
-	c := withHeaders(g, driver("418", "DRIVER_SKIP_PREFLIGHT=kernel-limit")).With(lab.Mount{
+	c := withHeaders(g, driver("418", "DRIVER_SKIP_PREFLIGHT=kernel-limit")).With(guest.Mount{
 		Host: "/lab/conftest.sh", Guest: "/usr/src/nvidia-418.226.00/kernel/conftest.sh", ReadOnly: true, File: true})
 	fails(t, g, c, 12, 5*time.Minute, `warning: preflight: kernel-limit`, `compile driver 418\.226\.00 for kernel 6\.1`,
 		tooOld, `last lines of the compile count=40`, `whole output in /var/lib/nvidia-driver/log/compile-418\.226\.00`)

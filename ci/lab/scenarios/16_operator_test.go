@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
 
 const (
@@ -31,7 +32,7 @@ func operated(g *lab.Guest, digest string) lab.Container {
 	pod := driver("535", "NVIDIA_VISIBLE_DEVICES=void", "NODE_NAME=gpu-node-1", "NODE_IP=10.0.0.7", "DRIVER_CONFIG_DIGEST="+digest,
 		"KERNEL_MODULE_TYPE=auto", "GDS_ENABLED=true")
 	pod.Command, pod.Args = []string{"nvidia-driver"}, []string{"init"}
-	pod.Mounts = []lab.Mount{
+	pod.Mounts = []guest.Mount{
 		{Host: "/run/nvidia", Guest: "/run/nvidia", Shared: true},
 		{Host: "/run/nvidia-fabricmanager", Guest: "/run/nvidia-fabricmanager"},
 		{Host: "/run/nvidia-topologyd", Guest: "/run/nvidia-topologyd"},
@@ -53,7 +54,7 @@ func operated(g *lab.Guest, digest string) lab.Container {
 // probe runs the operator's startup probe. The lab's GPU never initialises, so the real nvidia-smi ends with
 // 6, "No devices were found"; with one that ends with 0 before it in the PATH, the rest of the probe runs
 // too.
-func probe(p *lab.Process, smi bool) lab.Result {
+func probe(p *lab.Process, smi bool) guest.Result {
 	script := "sh " + probeScript
 	if smi {
 		script = "mkdir -p /tmp/bin && ln -sf /bin/true /tmp/bin/nvidia-smi && PATH=/tmp/bin:$PATH " + script
@@ -71,7 +72,7 @@ func Test16Operator(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, cached: []product{d535},
 		edit: func(c *lab.Config) { c.Disks["/manager"] = lab.TreeDisk(t, dir) }}.start(t)
 	before := look(g)
-	waiting := lab.Container{Image: "535", Name: "wait", Mounts: []lab.Mount{{Host: "/run/nvidia", Guest: "/run/nvidia", ReadOnly: true}}}
+	waiting := lab.Container{Image: "535", Name: "wait", Mounts: []guest.Mount{{Host: "/run/nvidia", Guest: "/run/nvidia", ReadOnly: true}}}
 	waiting.Command = []string{"nvidia-driver", "wait-ready", "--timeout", "1s"}
 	contains(t, ends(t, g.Start(waiting), 15, time.Minute), `no driver container has run on this node`)
 	waiting.Command = []string{"nvidia-driver", "wait-ready"}
@@ -132,7 +133,7 @@ func driverManager(t *testing.T, g *lab.Guest, verb, digest string, code int) st
 		Image: "535", Name: "k8s-driver-manager", Command: []string{"driver-manager"}, Args: []string{verb},
 		Env: []string{"NODE_NAME=gpu-node-1", "NVIDIA_VISIBLE_DEVICES=void", "ENABLE_GPU_POD_EVICTION=true", "ENABLE_AUTO_DRAIN=false",
 			"DRAIN_USE_FORCE=false", "DRAIN_TIMEOUT_SECONDS=0s", "OPERATOR_NAMESPACE=gpu-operator", "DRIVER_CONFIG_DIGEST=" + digest},
-		Mounts: []lab.Mount{
+		Mounts: []guest.Mount{
 			{Host: "/manager/drivermanager", Guest: "/usr/local/bin/driver-manager", ReadOnly: true, File: true},
 			{Host: "/run/nvidia", Guest: "/run/nvidia", Shared: true},
 			{Host: "/", Guest: "/host", ReadOnly: true},

@@ -11,11 +11,12 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
 
 // thin returns the image with modules for a kernel and without a toolchain, or with a layer for each of
 // several kernels. driver-build compiles the modules in a chroot, once.
-func thin(t *testing.T, kernels ...*lab.HostKernel) lab.Image {
+func thin(t *testing.T, kernels ...*lab.HostKernel) guest.Image {
 	t.Helper()
 	making.Lock()
 	defer making.Unlock()
@@ -51,7 +52,7 @@ func takeModules(t *testing.T, kernel *lab.HostKernel, state string) {
 func Test18Precompiled(t *testing.T) {
 	lab.Gate(t)
 	kernel := lab.Kernel(t, "debian12")
-	g := stage{alone: true, disks: map[string]lab.Image{"thin": thin(t, kernel)}, edit: func(c *lab.Config) {
+	g := stage{alone: true, disks: map[string]guest.Image{"thin": thin(t, kernel)}, edit: func(c *lab.Config) {
 		c.NoHeaders, c.MemoryMB = true, 3000 // on a node, data that were just unpacked are in memory
 	}}.start(t)
 	for _, absent := range []string{"usr/bin/gcc", "usr/bin/make", "usr/bin/gcc-12", "usr/src/nvidia-535.261.03", "usr/src/linux-headers-" + kernel.Release} {
@@ -94,7 +95,7 @@ func Test19SeveralKernels(t *testing.T) {
 	image := thin(t, newest, second, third)
 	for _, kernel := range []*lab.HostKernel{newest, second} {
 		t.Run(kernel.Release, func(t *testing.T) {
-			g := stage{boot: kernel, disks: map[string]lab.Image{"all": image}, edit: func(c *lab.Config) { c.NoHeaders = true }}.start(t)
+			g := stage{boot: kernel, disks: map[string]guest.Image{"all": image}, edit: func(c *lab.Config) { c.NoHeaders = true }}.start(t)
 			p := ready(t, g, driver("all"))
 			up := statusOf(t, g).Up
 			if up == nil || up.Source != "image" || driverLoaded(g) != d535.driver {
@@ -104,7 +105,7 @@ func Test19SeveralKernels(t *testing.T) {
 		})
 	}
 	t.Run("another", func(t *testing.T) {
-		g := stage{kernel: "debian11", disks: map[string]lab.Image{"all": image}}.start(t)
+		g := stage{kernel: "debian11", disks: map[string]guest.Image{"all": image}}.start(t)
 		fails(t, g, driver("all"), 11, 30*time.Second, `this node runs 5\.10\.0-32-amd64`,
 			third.Release+`, `+second.Release+`, `+newest.Release, `driver-build .*--kernel 5\.10\.0-32-amd64`)
 		assert.Equalf(t, false, strings.Contains(g.Sh("ls /var/lib/nvidia-driver"), "roots"), "something was staged")

@@ -21,6 +21,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -133,7 +134,7 @@ func stripped(t *testing.T, path string) { t.Helper(); tool.Must(t, "strip", "-g
 // with returns a driver's pod whose module cache is one of the forged ones; it serves the image's own root
 // (light).
 func with(image, set string, env ...string) lab.Container {
-	return light(image, env...).Without(modulesDir).With(lab.Mount{Host: forgedDir + "/" + set, Guest: modulesDir, ReadOnly: true})
+	return light(image, env...).Without(modulesDir).With(guest.Mount{Host: forgedDir + "/" + set, Guest: modulesDir, ReadOnly: true})
 }
 
 // inserts lets the kernel itself load one module of a forged set.

@@ -8,6 +8,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
 
 // Steps of Test20SecureBoot with the site's key on the node.
@@ -26,5 +27,5 @@ func signsHere(t *testing.T, g *lab.Guest, site *testcert.Pair) {
 // withKey mounts the site's key, which signsHere has written.
 func withKey(c lab.Container) lab.Container {
 	c.Env = append(slices.Clone(c.Env), "DRIVER_MODULE_SIGNING_KEY=/keys/key.pem", "DRIVER_MODULE_SIGNING_CERT=/keys/cert.pem")
-	return c.With(lab.Mount{Host: "/keys", Guest: "/keys", ReadOnly: true})
+	return c.With(guest.Mount{Host: "/keys", Guest: "/keys", ReadOnly: true})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
 
 const (
@@ -76,7 +77,7 @@ func Test20SecureBoot(t *testing.T) {
 }
 
 // signedThin returns the thin image for a kernel, made with further flags, whose modules driver-build has signed.
-func signedThin(t *testing.T, kernel *lab.HostKernel, by *testcert.Pair, flags ...string) lab.Image {
+func signedThin(t *testing.T, kernel *lab.HostKernel, by *testcert.Pair, flags ...string) guest.Image {
 	t.Helper()
 	making.Lock()
 	defer making.Unlock()

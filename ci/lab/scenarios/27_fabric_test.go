@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/rehearse/gpu"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -28,7 +29,7 @@ func fabricGuest(t *testing.T, function gpu.Model) (*lab.Guest, lab.Container) {
 		"opt/sbin/": "", "opt/lib/": "",
 	})
 	program := filepath.Join(dir, "nv-fabricmanager")
-	require.NoError(t, tool.Build(t.Context(), program, "ci/lab/agent"))
+	require.NoError(t, tool.Build(t.Context(), program, "ci/testkit/fabrictest/standin"))
 	f := require.Value(os.OpenFile(program, os.O_APPEND|os.O_WRONLY, 0))(t)
 	require.Value(f.WriteString(d535.driver))(t) // as the real one, it holds its version
 	require.NoError(t, f.Close())
@@ -37,10 +38,10 @@ func fabricGuest(t *testing.T, function gpu.Model) (*lab.Guest, lab.Container) {
 	g := stage{gpus: []gpu.Model{gpu.A100, function}, products: map[string]product{"535": d535}, cached: []product{d535},
 		edit: func(c *lab.Config) { c.Disks["/standin"] = disk }}.start(t)
 	pod := light("535").
-		With(lab.Mount{Host: "/standin/nv-fabricmanager", Guest: "/usr/bin/nv-fabricmanager", ReadOnly: true, File: true}).
-		With(lab.Mount{Host: "/standin/nvswitch", Guest: "/usr/share/nvidia/nvswitch", ReadOnly: true}).
-		With(lab.Mount{Host: "/standin/nvlsm", Guest: "/usr/share/nvidia/nvlsm", ReadOnly: true}).
-		With(lab.Mount{Host: "/standin/opt", Guest: "/opt/nvidia/nvlsm", ReadOnly: true})
+		With(guest.Mount{Host: "/standin/nv-fabricmanager", Guest: "/usr/bin/nv-fabricmanager", ReadOnly: true, File: true}).
+		With(guest.Mount{Host: "/standin/nvswitch", Guest: "/usr/share/nvidia/nvswitch", ReadOnly: true}).
+		With(guest.Mount{Host: "/standin/nvlsm", Guest: "/usr/share/nvidia/nvlsm", ReadOnly: true}).
+		With(guest.Mount{Host: "/standin/opt", Guest: "/opt/nvidia/nvlsm", ReadOnly: true})
 	return g, pod
 }
 
@@ -75,7 +76,7 @@ func Test27FabricNVLink5(t *testing.T) {
 	g.Module("ib_umad")
 	g.Sh(`d=/fake/infiniband/mlx5_0; mkdir -p $d/ports/1/gids; ln -s /sys/bus/pci/devices/0000:00:06.0 $d/device; cd $d/ports/1
 echo InfiniBand > link_layer; echo 0xa751e84a > cap_mask; echo fe80:0000:0000:0000:e09d:7303:00e4:00e8 > gids/0`)
-	p := ready(t, g, pod.With(lab.Mount{Host: "/fake/infiniband", Guest: "/sys/class/infiniband", ReadOnly: true}))
+	p := ready(t, g, pod.With(guest.Mount{Host: "/fake/infiniband", Guest: "/sys/class/infiniband", ReadOnly: true}))
 	var st status.Snapshot
 	if st = statusOf(t, g); len(st.Daemons) != 2 || st.Daemons[0].Name != "nvlsm" || !strings.Contains(st.Daemons[0].Detail, "mlx5_0 port 1, GUID 0xe09d730300e400e8") {
 		t.Fatalf("%+v", st.Daemons)

@@ -8,6 +8,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -21,7 +22,7 @@ func direct(t *testing.T, g *lab.Guest, c lab.Container) lab.Container {
 		g.Write(note, describe(t, g.Read("/lab/images/535/"+driverinfo.Path)), 0o644)
 	}
 	c.Env = append(c.Env, "GDS_ENABLED=true", "GDRCOPY_ENABLED=true")
-	return c.With(lab.Mount{Host: note, Guest: "/" + driverinfo.Path, ReadOnly: true, File: true})
+	return c.With(guest.Mount{Host: note, Guest: "/" + driverinfo.Path, ReadOnly: true, File: true})
 }
 
 // companionView changes when a companion is loaded again.

@@ -7,6 +7,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -27,7 +28,7 @@ func Test30ModuleImage(t *testing.T) {
 	g.Write("/keys/cert.pem", site.CertPEM(), 0o400)
 	mounts := func(folder, at string) lab.Container {
 		const root = "/run/module-images/0"
-		return withKey(light("535", "DRIVER_MODULE_IMAGE="+root, "DRIVER_FETCH_HEADERS=false")).With(lab.Mount{Host: folder, Guest: root + at, ReadOnly: true})
+		return withKey(light("535", "DRIVER_MODULE_IMAGE="+root, "DRIVER_FETCH_HEADERS=false")).With(guest.Mount{Host: folder, Guest: root + at, ReadOnly: true})
 	}
 	c := mounts("/run/modules", "")
 	predicts(t, g, c, 0, `modules-found +ok +a mounted image has modules for kernel .*: /run/module-images/0/usr/share/`,

@@ -10,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -19,19 +20,19 @@ import (
 func Test31WayBack(t *testing.T) {
 	lab.Gate(t)
 	kernel := lab.Kernel(t, "debian12")
-	modules := func() lab.Image {
+	modules := func() guest.Image {
 		making.Lock()
 		defer making.Unlock()
 		return lab.ImageDisk(t, thinLayout(t, "modules", []*lab.HostKernel{kernel}, "--profile", "modules"))
 	}
 	g := stage{
 		products: map[string]product{"470": d470, "full": d535}, cached: []product{d470},
-		disks: map[string]lab.Image{"thin": thin(t, kernel), "modules": modules()},
+		disks: map[string]guest.Image{"thin": thin(t, kernel), "modules": modules()},
 	}.start(t)
 	g.Sh(`mkdir /run/modules && mount --bind /lab/images/modules /run/modules && mount -o remount,bind,ro,noexec,nosuid /run/modules`)
 	const images = "/run/module-images/0"
 	mounted := driver("full", "DRIVER_MODULE_IMAGE="+images, "DRIVER_FETCH_HEADERS=false").
-		With(lab.Mount{Host: "/run/modules", Guest: images, ReadOnly: true})
+		With(guest.Mount{Host: "/run/modules", Guest: images, ReadOnly: true})
 	empty := look(g).withoutLock()
 
 	leftBehind(t, g, driver("thin"), "/var/lib/nvidia-driver/roots/")

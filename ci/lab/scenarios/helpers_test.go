@@ -22,6 +22,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rehearse/gpu"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -67,7 +68,7 @@ func workspace(t *testing.T) string {
 }
 
 // image returns the disk of the image.
-func (p product) image(t *testing.T) lab.Image {
+func (p product) image(t *testing.T) guest.Image {
 	t.Helper()
 	making.Lock()
 	defer making.Unlock()
@@ -149,9 +150,9 @@ type stage struct {
 	products map[string]product // name of the image in the guest -> product
 	cached   []product          // whose modules are in the guest's cache from the beginning
 	edit     func(*lab.Config)
-	disks    map[string]lab.Image // further images, by their names in the guest
-	boot     *lab.HostKernel      // instead of the newest of the kernel's system
-	alone    bool                 // it measures time, so no other guest runs meanwhile; or the test has called t.Parallel
+	disks    map[string]guest.Image // further images, by their names in the guest
+	boot     *lab.HostKernel        // instead of the newest of the kernel's system
+	alone    bool                   // it measures time, so no other guest runs meanwhile; or the test has called t.Parallel
 }
 
 const closed = "proprietary" // the flavour of all modules here
@@ -168,7 +169,7 @@ func (s stage) start(t *testing.T) *lab.Guest {
 	if s.gpus == nil {
 		s.gpus = []gpu.Model{gpu.T4}
 	}
-	cfg := lab.Config{Kernel: lab.Kernel(t, s.kernel), GPUs: s.gpus, Images: map[string]lab.Image{}, Disks: map[string]string{}}
+	cfg := lab.Config{Kernel: lab.Kernel(t, s.kernel), GPUs: s.gpus, Images: map[string]guest.Image{}, Disks: map[string]string{}}
 	for name, p := range s.products {
 		cfg.Images[name] = p.image(t)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -18,14 +19,14 @@ const (
 // light returns a driver's pod that has only the module cache on the host's storage: it serves the image's
 // own root, which saves the minute of the copy.
 func light(image string, env ...string) lab.Container {
-	return driver(image, env...).Without("/var/lib/nvidia-driver").With(lab.Mount{Host: modulesDir, Guest: modulesDir})
+	return driver(image, env...).Without("/var/lib/nvidia-driver").With(guest.Mount{Host: modulesDir, Guest: modulesDir})
 }
 
 // withHeaders mounts the host's kernel headers at their usual paths. Without that they are copied from
 // process 1's root, ten thousand files, which takes a minute here.
 func withHeaders(g *lab.Guest, c lab.Container) lab.Container {
 	for dir := range strings.FieldsSeq(g.Sh("ls -d /usr/src/linux-headers-* /usr/lib/linux-kbuild-*")) {
-		c = c.With(lab.Mount{Host: dir, Guest: dir, ReadOnly: true})
+		c = c.With(guest.Mount{Host: dir, Guest: dir, ReadOnly: true})
 	}
 	return c
 }

@@ -9,18 +9,17 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
-	"regexp"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/driver-container/driver-container/images/rehearse/gpu"
+	"github.com/driver-container/driver-container/images/rehearse/wire"
+	"github.com/driver-container/driver-container/images/workdir"
 )
-
-var errMissing = errors.New("images/rehearse/guest: not written yet")
 
 // Kernel is what a guest boots.
 type Kernel struct {
@@ -62,14 +61,16 @@ type Config struct {
 	Program     string            // file: driver-guest for linux/amd64
 	Dir         string            // folder for the guest's files, 8 GiB at most; "": os.TempDir
 	Notify      func(string)      // is told why KVM is not used; may be nil
+	// System is another system than this package's. nil: that. With another, Disks, Images and
+	// Program have no meaning.
+	System *System
 }
 
-// Firmware starts a guest through UEFI with Secure Boot.
-type Firmware struct {
-	// Certificates are in db, in DER: firmware starts what they signed, and Linux has them in its
-	// keyring .platform.
-	Certificates [][]byte
-	SetupMode    bool // there is no platform key, so Secure Boot is off
+// System is a system that starts driver-guest itself, at the port "agent".
+type System struct {
+	Initramfs string   // a file
+	Disk      string   // a file; what the guest writes to it is lost
+	Arguments []string // more of QEMU's, for a network
 }
 
 // Guest is a running guest. Its methods may be called at the same time.
@@ -77,141 +78,166 @@ type Guest struct {
 	Accel   string        // KVM or TCG
 	Release string        // of the kernel, as the guest says
 	Boot    time.Duration // until the guest answered
+
+	config Config
+	dir    *workdir.Dir
+	qemu   *machine
+	client *client
 }
 
-// Start boots a guest, which ends with ctx.
-func Start(ctx context.Context, config Config) (*Guest, error) { return nil, errMissing }
+// How long a guest may take to answer. One that has not come by then hangs.
+const (
+	kvmLimit   = 40 * time.Second
+	hangLimit  = 5 * time.Minute // it is started again once
+	bootLimit  = 10 * time.Minute
+	powerLimit = 20 * time.Second
+)
 
-// Close powers the guest off, and removes its files. QEMU is killed if ctx ends before.
-func (g *Guest) Close(ctx context.Context) error { return errMissing }
+// Start boots a guest, which ends with ctx. Close is necessary also then.
+func Start(ctx context.Context, config Config) (*Guest, error) {
+	config.MemoryMB = cmp.Or(config.MemoryMB, 1400)
+	config.Cores = cmp.Or(config.Cores, 1)
+	if len(config.GPUs) > maxGPUs || len(config.disks())+2 > maxDisks {
+		return nil, fmt.Errorf("a guest has at most %d GPUs and %d disks", maxGPUs, maxDisks-2)
+	}
+	if config.Accel == KVM {
+		return start(ctx, config, bootLimit)
+	}
+	if config.Accel == "" {
+		config.Accel = KVM
+		g, err := startKVM(ctx, config)
+		if err == nil {
+			return g, nil
+		}
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		if config.Notify != nil {
+			config.Notify(fmt.Sprintf("the guest is emulated, which takes ten times as long: %v", err))
+		}
+	}
+	config.Accel = TCG
+	g, err := start(ctx, config, hangLimit)
+	if errors.Is(err, errHangs) { // as QEMU does, rarely
+		return start(ctx, config, bootLimit)
+	}
+	return g, err
+}
 
-// Console returns what the guest wrote to its serial line; of much, the end.
-func (g *Guest) Console() string { return "" }
+var errHangs = errors.New("the guest hung while it booted")
 
-// Result is the result of a command.
-type Result struct {
-	Args   []string
-	Code   int    // 128+n if signal n ended it
-	Output string // stdout and stderr, escaped
-	Took   time.Duration
+func startKVM(ctx context.Context, config Config) (*Guest, error) {
+	device, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("no KVM: %w", err)
+	}
+	_ = device.Close() // nothing was done with it
+	g, err := start(ctx, config, kvmLimit)
+	if err != nil {
+		return nil, fmt.Errorf("KVM does not work here: %w", err)
+	}
+	return g, nil
+}
+
+// start boots a guest with the accelerator of config.
+func start(ctx context.Context, config Config, limit time.Duration) (_ *Guest, err error) {
+	dir, err := workdir.New(cmp.Or(config.Dir, os.TempDir()), "rehearse-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for a guest: %w", err)
+	}
+	g := &Guest{Accel: config.Accel, config: config, dir: dir}
+	g.qemu, err = newMachine(ctx, &config, dir.Path)
+	if err != nil {
+		return nil, errors.Join(err, dir.Remove())
+	}
+	g.client = connect(g.qemu.port)
+	err = g.ready(ctx, limit)
+	if err != nil {
+		return nil, errors.Join(err, g.kill())
+	}
+	return g, nil
+}
+
+// ready waits for driver-guest.
+func (g *Guest) ready(ctx context.Context, limit time.Duration) error {
+	begin := time.Now()
+	select {
+	case g.Release = <-g.client.ready:
+		g.Boot = time.Since(begin)
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("boot a guest: %w", context.Cause(ctx))
+	case <-g.client.gone:
+		err := fmt.Errorf("the guest ended while it booted: %w", g.qemu.end())
+		return &BootError{err, g.Console()}
+	case <-time.After(limit):
+		return &BootError{fmt.Errorf("%w: no answer within %s", errHangs, limit), g.Console()}
+	}
+}
+
+// BootError is why a guest did not boot.
+type BootError struct {
+	Err     error
+	Console string // as Guest.Console
+}
+
+func (e *BootError) Error() string { return "boot a guest: " + e.Err.Error() }
+func (e *BootError) Unwrap() error { return e.Err }
+
+// kill ends the guest at once.
+func (g *Guest) kill() error {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = g.qemu.wait(ended) // which says that it was killed
+	return g.dir.Remove()
+}
+
+// Close powers the guest off, and removes its files. QEMU is killed if it does not end before
+// ctx; one without a deadline gets 20 seconds.
+func (g *Guest) Close(ctx context.Context) error {
+	_, limited := ctx.Deadline()
+	if !limited {
+		limit, cancel := context.WithTimeout(ctx, powerLimit)
+		defer cancel()
+		ctx = limit
+	}
+	err := g.client.send(ctx, wire.Request{Power: wire.Off})
+	if err != nil {
+		return errors.Join(g.kill(), ctx.Err())
+	}
+	return errors.Join(g.qemu.wait(ctx), g.dir.Remove())
+}
+
+// Reboot restarts a guest with Firmware.Disk. Its processes are lost; /var/lib and the firmware's
+// variables are kept.
+func (g *Guest) Reboot(ctx context.Context) error {
+	if g.config.Firmware == nil || g.config.Firmware.Disk == nil {
+		return errors.New("only a guest whose firmware starts from a disk can restart")
+	}
+	g.client.forget(errors.New("the guest restarts"))
+	err := g.client.send(ctx, wire.Request{Power: wire.Reboot})
+	if err != nil {
+		return fmt.Errorf("restart the guest: %w", err)
+	}
+	return g.ready(ctx, bootLimit)
+}
+
+// Console returns what the guest wrote to its serial line, escaped; of much, the end.
+func (g *Guest) Console() string { return g.qemu.console.String() }
+
+// Type writes to the serial line, as a keyboard does.
+func (g *Guest) Type(keys string) error {
+	_, err := g.qemu.serial.Write([]byte(keys))
+	return err
 }
 
 // Run runs a command on the guest's host, which has busybox and runc. An exit code other than 0 is
 // no error.
 func (g *Guest) Run(ctx context.Context, args ...string) (Result, error) {
-	return Result{}, errMissing
+	return g.client.run(ctx, wire.Request{Args: args})
 }
 
 // Process starts a process on the guest's host.
 func (g *Guest) Process(ctx context.Context, args ...string) (*Process, error) {
-	return nil, errMissing
+	return g.client.start(ctx, wire.Request{Args: args})
 }
-
-// Read returns the content of a file of the guest's host, of some MiB at most.
-func (g *Guest) Read(ctx context.Context, path string) ([]byte, error) { return nil, errMissing }
-
-// Write writes a file on the guest's host, and makes its folder if that is missing. Mode 0 means
-// 0644.
-func (g *Guest) Write(ctx context.Context, path string, content []byte, mode os.FileMode) error {
-	return errMissing
-}
-
-// Exists says whether a path exists on the guest's host; a dangling link counts.
-func (g *Guest) Exists(ctx context.Context, path string) (bool, error) { return false, errMissing }
-
-// Modules returns the names of the loaded modules, sorted.
-func (g *Guest) Modules(ctx context.Context) ([]string, error) { return nil, errMissing }
-
-// Dmesg returns the kernel log since boot, escaped.
-func (g *Guest) Dmesg(ctx context.Context) (string, error) { return "", errMissing }
-
-// Hold opens a file of the guest's host, a device, and keeps it open until Process.Kill. It returns
-// when the file is open.
-func (g *Guest) Hold(ctx context.Context, path string) (*Process, error) { return nil, errMissing }
-
-// Container describes a container to start: a privileged container of a pod with hostPID, on the
-// host's network.
-type Container struct {
-	Image   string   // a name of Config.Images
-	Layers  []string // folders in the guest, the upper first, instead of the image's disk
-	Command []string // instead of the image's command
-	Args    []string // after the command
-	Env     []string // after the image's variables
-	Name    string   // of the container; "" means "nvidia-driver-ctr"
-	PodUID  string   // "" means a random one
-	Mounts  []Mount
-	// HostDev mounts the host's /dev into the container. Without it the container gets a copy of
-	// the nodes that the host has at the start.
-	HostDev bool
-}
-
-// Mount is a hostPath volume.
-type Mount struct {
-	Host     string // on the guest's host; a missing folder is made
-	Guest    string // in the container
-	ReadOnly bool
-	Shared   bool // mounts appear on both sides: mountPropagation Bidirectional
-	File     bool // a file instead of a folder
-}
-
-// StartContainer starts a container and returns when its first process runs.
-func (g *Guest) StartContainer(ctx context.Context, c Container) (*Process, error) {
-	return nil, errMissing
-}
-
-// Process is a process in the guest: a container, a process in a container, or one on the guest's
-// host.
-type Process struct {
-	ID  string
-	PID int // as the guest's host sees it
-}
-
-// Line is one line of a process's stdout or stderr, escaped.
-type Line struct {
-	At   time.Time // the guest's clock
-	Text string
-}
-
-// WaitLine waits for a line that matches, after WaitLine's last match. If the process ends without
-// such a line, that is an error.
-func (p *Process) WaitLine(ctx context.Context, re *regexp.Regexp) (string, error) {
-	return "", errMissing
-}
-
-// Wait waits for the end and returns the exit code, which is 128+n when signal n ended the process.
-func (p *Process) Wait(ctx context.Context) (code int, err error) { return 0, errMissing }
-
-// Running says whether the process still runs.
-func (p *Process) Running() bool { return false }
-
-// Lines returns the output so far. Of more than some MiB the rest is left out, as a last line says.
-func (p *Process) Lines() []Line { return nil }
-
-// Output returns the output so far, as one text.
-func (p *Process) Output() string {
-	var b strings.Builder
-	for _, l := range p.Lines() {
-		b.WriteString(l.Text + "\n")
-	}
-	return b.String()
-}
-
-// Signal sends a signal to the process.
-func (p *Process) Signal(ctx context.Context, s syscall.Signal) error { return errMissing }
-
-// Kill ends all processes of a container with SIGKILL and removes it as containerd does. If the
-// container has ended before, Kill only removes it.
-func (p *Process) Kill(ctx context.Context) error { return errMissing }
-
-// Exec runs a command in the container with the container's environment, as `kubectl exec` and
-// kubelet's probes do. An exit code other than 0 is no error.
-func (p *Process) Exec(ctx context.Context, args ...string) (Result, error) {
-	return Result{}, errMissing
-}
-
-// Hold opens a file in the container, a device, and keeps it open until Kill. It returns when the
-// file is open.
-func (p *Process) Hold(ctx context.Context, path string) (*Process, error) { return nil, errMissing }
-
-// Termination returns the content of the container's /dev/termination-log.
-func (p *Process) Termination(ctx context.Context) (string, error) { return "", errMissing }

@@ -1,25 +1,24 @@
-package lab
+package guest
 
 import (
 	"cmp"
-	"crypto/rand"
+	"context"
 	_ "embed" // the runtime's configuration
-	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/driver-container/driver-container/ci/lab/wire"
-	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/images/rehearse/wire"
 )
 
 // Container describes a container to start: a privileged container of a pod with hostPID, on the
 // host's network.
 type Container struct {
-	Image   string   // a name of Config.Images; "" for a process on the host itself
+	Image   string   // a name of Config.Images
+	Layers  []string // folders in the guest, the upper first, instead of the image's disk
 	Command []string // instead of the image's command
 	Args    []string // after the command
 	Env     []string // after the image's variables
@@ -40,45 +39,13 @@ type Mount struct {
 	File     bool // a file instead of a folder
 }
 
-// DriverPod returns a container with the volumes of a driver DaemonSet. The host's /usr/src is not
-// one of them: it would hide the driver's sources in the image. The container can still read it
-// through the host's processes.
-func DriverPod(image string, env ...string) Container {
-	return Container{Image: image, Env: env, Mounts: []Mount{
-		{Host: "/run/nvidia", Guest: "/run/nvidia", Shared: true},
-		{Host: "/var/lib/nvidia-driver", Guest: "/var/lib/nvidia-driver"},
-		{Host: "/lib/modules", Guest: "/lib/modules", ReadOnly: true},
-		{Host: "/drivers", Guest: "/drivers", ReadOnly: true},
-		{Host: "/etc/os-release", Guest: "/host-etc/os-release", ReadOnly: true, File: true},
-		{Host: "/var/log", Guest: "/var/log"},
-		{Host: "/sys", Guest: "/sys"},
-	}}
-}
-
-// With returns the container with one more volume.
-func (c Container) With(m Mount) Container {
-	c.Mounts = append(slices.Clone(c.Mounts), m)
-	return c
-}
-
-// Without returns the container without the volume at a path.
-func (c Container) Without(guest string) Container {
-	c.Mounts = slices.DeleteFunc(
-		slices.Clone(c.Mounts),
-		func(m Mount) bool { return m.Guest == guest },
-	)
-	return c
-}
-
 // The folders are those of containerd.
 const (
 	runcState = "/run/containerd/runc/k8s.io"
 	snapshots = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots"
 )
 
-func bundleDir(
-	id string,
-) string {
+func bundleDir(id string) string {
 	return "/run/containerd/io.containerd.runtime.v2.task/k8s.io/" + id
 }
 
@@ -107,26 +74,46 @@ runc --root "$state" run --bundle "$bundle" --pid-file "$bundle/pid" "$id" || co
 umount -l "$bundle/rootfs"
 exit $code`
 
-// startContainer starts a container of an image.
-func (g *Guest) startContainer(c Container, image Image) *Process {
-	g.t.Helper()
+// imageDir is where the guest has the disk of an image.
+func imageDir(name string) string { return "/lab/images/" + name }
+
+// StartContainer starts a container and returns when its first process runs.
+func (g *Guest) StartContainer(ctx context.Context, c Container) (*Process, error) {
+	image, found := g.config.Images[c.Image]
+	if !found {
+		return nil, fmt.Errorf("the guest has no image %q", c.Image)
+	}
 	id := newID()
 	if c.PodUID == "" {
 		h := newID()
 		c.PodUID = strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:32]}, "-")
 	}
+	if len(c.Layers) == 0 {
+		c.Layers = []string{imageDir(c.Image)}
+	}
 	c.Name = cmp.Or(c.Name, "nvidia-driver-ctr")
-	c = c.With(Mount{Host: terminationLog(c.PodUID, id), Guest: "/dev/termination-log", File: true})
+	termination := Mount{Host: terminationLog(c.PodUID, id), Guest: "/dev/termination-log", File: true}
+	c.Mounts = append(slices.Clone(c.Mounts), termination)
+	config, err := c.runtimeConfig(id, image)
+	if err != nil {
+		return nil, fmt.Errorf("container %s: %w", c.Name, err)
+	}
+	p, err := g.client.start(ctx, wire.Request{
+		Process: id, Args: c.runArgs(id), Input: config, PIDFile: bundleDir(id) + "/pid",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("container %s: %w", c.Name, err)
+	}
+	p.pod = &c
+	p.name = c.Name
+	return p, nil
+}
+
+// runArgs calls runContainer.
+func (c Container) runArgs(id string) []string {
 	args := []string{
-		"sh",
-		"-c",
-		runContainer,
-		"sh",
-		id,
-		bundleDir(id),
-		snapshots + "/" + id,
-		image.lowerdir(c.Image),
-		runcState,
+		"sh", "-c", runContainer, "sh",
+		id, bundleDir(id), snapshots + "/" + id, strings.Join(c.Layers, ":"), runcState,
 	}
 	for _, m := range c.Mounts {
 		kind := "d:"
@@ -135,14 +122,7 @@ func (g *Guest) startContainer(c Container, image Image) *Process {
 		}
 		args = append(args, kind+m.Host)
 	}
-	config := require.Value(json.Marshal(c.runtimeConfig(g.t, id, image)))(g.t)
-	p, err := g.client.start(
-		g.t,
-		wire.Request{Process: id, Args: args, Input: config, PIDFile: bundleDir(id) + "/pid"},
-	)
-	require.NoErrorf(g.t, err, "%s", c.Name)
-	p.pod = &c
-	return p
+	return args
 }
 
 // runtimeDefaults is what containerd asks of the OCI runtime for each privileged container. /dev is
@@ -152,10 +132,12 @@ func (g *Guest) startContainer(c Container, image Image) *Process {
 var runtimeDefaults []byte
 
 // runtimeConfig returns the configuration of the OCI runtime.
-func (c Container) runtimeConfig(t testing.TB, id string, image Image) *specs.Spec {
-	t.Helper()
+func (c Container) runtimeConfig(id string, image Image) ([]byte, error) {
 	s := &specs.Spec{}
-	require.NoError(t, json.Unmarshal(runtimeDefaults, s))
+	err := json.Unmarshal(runtimeDefaults, s)
+	if err != nil {
+		return nil, err
+	}
 	command := c.Command
 	if len(command) == 0 {
 		command = image.Command
@@ -188,7 +170,7 @@ func (c Container) runtimeConfig(t testing.TB, id string, image Image) *specs.Sp
 		mount := specs.Mount{Destination: m.Guest, Type: "bind", Source: m.Host, Options: options}
 		s.Mounts = append(s.Mounts, mount)
 	}
-	return s
+	return json.Marshal(s)
 }
 
 // cgroup returns where kubelet with the systemd driver puts a container of a burstable pod.
@@ -211,12 +193,4 @@ func lastOfEach(env []string) []string {
 		}
 	}
 	return kept
-}
-
-func hostEnv() []string { return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"} }
-
-func newID() string {
-	var b [32]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
 }

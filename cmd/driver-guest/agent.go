@@ -1,7 +1,3 @@
-// Program agent runs in a guest of the lab: it starts the processes that the test asks for, and
-// reports their output and their ends. Standard input is the virtio-serial port, open for both
-// directions. It trusts the test. By the path of a program for NVLink switches, it is the stand-in
-// for that.
 package main
 
 import (
@@ -20,23 +16,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/ci/lab/wire"
-	"github.com/driver-container/driver-container/ci/testkit/fabrictest"
+	"github.com/driver-container/driver-container/images/rehearse/wire"
 )
 
 // outputLimit is how long the agent still reads output of processes that outlive the first one.
 const outputLimit = 2 * time.Second
 
-func main() {
-	if code, played := fabrictest.Main(os.Args); played {
-		os.Exit(code)
-	}
+// serveStdin answers at the virtio-serial port, which is standard input for both directions.
+func serveStdin() error {
 	var uts unix.Utsname
 	a := &agent{port: os.Stdin}
 	_ = unix.Uname(&uts) // it knows no other failure than a bad address
 	a.send(wire.Event{Kind: wire.Ready, Text: unix.ByteSliceToString(uts.Release[:])})
-	fmt.Fprintf(os.Stderr, "lab agent: %v\n", a.serve())
-	os.Exit(1)
+	return a.serve()
 }
 
 type agent struct {
@@ -60,7 +52,7 @@ func (a *agent) serve() error {
 	}
 }
 
-// send writes one event. Errors are ignored: they mean that the test has closed the port.
+// send writes one event. Errors are ignored: they mean that the other machine has closed the port.
 func (a *agent) send(e wire.Event) {
 	e.Nanos = time.Now().UnixNano()
 	text, err := json.Marshal(e)
@@ -74,6 +66,12 @@ func (a *agent) send(e wire.Event) {
 
 // run runs a process until it ends.
 func (a *agent) run(r wire.Request) error {
+	switch r.Power {
+	case wire.Off:
+		powerOff()
+	case wire.Reboot:
+		restart(unix.LINUX_REBOOT_CMD_RESTART)
+	}
 	if len(r.Args) == 0 {
 		return errors.New("no command")
 	}

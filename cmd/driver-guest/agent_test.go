@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/lab/wire"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/images/rehearse/wire"
 )
 
 // asked sends a request to an agent, and returns its events until the process has ended.

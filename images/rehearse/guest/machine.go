@@ -1,0 +1,297 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/rehearse/gpu"
+	"github.com/driver-container/driver-container/images/rehearse/wire"
+)
+
+// machine is a running QEMU.
+type machine struct {
+	cmd     *exec.Cmd
+	done    chan struct{}
+	err     error    // of its end, after done
+	own     lastPart // its own messages
+	console lastPart
+	serial  net.Conn // the console
+	port    net.Conn // to driver-guest
+	gpus    []*gpu.GPU
+	files   []*os.File // QEMU's ends of the sockets
+}
+
+// firstFD is the file descriptor in QEMU of the first file that it is started with.
+const firstFD = 3
+
+// The addresses of the PCI devices. Those of disks and GPUs follow.
+const (
+	firstGPU  = 5
+	portSlot  = 0x10
+	firstDisk = 0x12
+	maxGPUs   = portSlot - firstGPU
+	maxDisks  = 0x1f - firstDisk
+)
+
+// newMachine starts QEMU, which ends with ctx.
+func newMachine(ctx context.Context, c *Config, dir string) (m *machine, err error) {
+	program, err := findQEMU(ctx, len(c.GPUs) > 0)
+	if err != nil {
+		return nil, err
+	}
+	m = &machine{done: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.close())
+		}
+	}()
+	err = m.connect(c.GPUs)
+	if err != nil {
+		return nil, err
+	}
+	args, err := c.arguments(dir)
+	if err != nil {
+		return nil, err
+	}
+	m.cmd = exec.CommandContext(ctx, program, args...)
+	m.cmd.ExtraFiles = m.files
+	m.cmd.Stdout = &m.own
+	m.cmd.Stderr = &m.own
+	m.cmd.WaitDelay = time.Second
+	// QEMU ends with this program even if that is killed. It has a session of its own: a signal
+	// from the keyboard is for this program.
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
+	err = m.cmd.Start()
+	if err != nil {
+		return nil, fmt.Errorf("start QEMU: %w", err)
+	}
+	for _, file := range m.files {
+		_ = file.Close() // QEMU has its own
+	}
+	go m.console.read(m.serial)
+	go func() {
+		m.err = m.cmd.Wait()
+		close(m.done)
+	}()
+	return m, nil
+}
+
+// connect makes the sockets: port, console, GPUs, as arguments numbers them.
+func (m *machine) connect(models []gpu.Model) (err error) {
+	for _, conn := range []*net.Conn{&m.port, &m.serial} {
+		ours, theirs, err := gpu.SocketPair()
+		if err != nil {
+			return err
+		}
+		*conn = ours
+		m.files = append(m.files, theirs)
+	}
+	for _, model := range models {
+		g, err := gpu.Serve(model)
+		if err != nil {
+			return err
+		}
+		m.gpus = append(m.gpus, g)
+		m.files = append(m.files, g.File)
+	}
+	return nil
+}
+
+// findQEMU returns QEMU's program, if it can have fake GPUs where these are wanted.
+func findQEMU(ctx context.Context, proxy bool) (string, error) {
+	const elsewhere = "/usr/libexec/qemu-kvm" // RHEL
+	program, err := exec.LookPath("qemu-system-x86_64")
+	if err != nil {
+		program, err = exec.LookPath(elsewhere)
+	}
+	if err != nil {
+		return "", failure.New(failure.Unexpected, "QEMU is not on this machine: "+
+			"install qemu-system-x86 (Debian, Ubuntu), qemu-system-x86-core (Fedora) or qemu-kvm (RHEL)")
+	}
+	if !proxy {
+		return program, nil
+	}
+	devices, err := exec.CommandContext(ctx, program, "-device", "help").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask %s for its devices: %w", program, err)
+	}
+	if !strings.Contains(string(devices), `"x-pci-proxy-dev"`) {
+		return "", failure.Errorf(failure.Unexpected, "%s has no device x-pci-proxy-dev, "+
+			"by which a guest gets a fake GPU: use a QEMU with it, such as that of Debian 12 (qemu-system-x86)", program)
+	}
+	return program, nil
+}
+
+// arguments returns all of QEMU's arguments, and makes files in dir. A fake GPU needs memory that
+// can be shared with another process: the machine has to name the backend "ram".
+func (c *Config) arguments(dir string) ([]string, error) {
+	args := []string{
+		"-accel", c.Accel, "-cpu", c.processor(), "-smp", strconv.Itoa(c.Cores), "-m", strconv.Itoa(c.MemoryMB),
+		"-object", fmt.Sprintf("memory-backend-memfd,id=ram,size=%dM,share=on", c.MemoryMB),
+		"-nodefaults", "-no-user-config", "-display", "none",
+		"-chardev", fmt.Sprintf("socket,id=port,fd=%d", firstFD),
+		"-device", fmt.Sprintf("virtio-serial-pci,addr=0x%x", portSlot),
+		"-device", "virtserialport,chardev=port,name=agent",
+		"-chardev", fmt.Sprintf("socket,id=console,fd=%d", firstFD+1),
+		"-serial", "chardev:console",
+	}
+	for i := range c.GPUs {
+		args = append(args, "-device",
+			fmt.Sprintf("x-pci-proxy-dev,id=gpu%d,fd=%d,addr=0x%x", i, firstFD+2+i, firstGPU+i))
+	}
+	initramfs, err := c.addDisks(&args, dir)
+	if err != nil {
+		return nil, err
+	}
+	commandLine := c.commandLine()
+	if c.Firmware == nil {
+		args = append(args, "-machine", "pc,memory-backend=ram")
+		return append(args, direct(c.Kernel.Image, initramfs, commandLine)...), nil
+	}
+	more, err := c.Firmware.arguments(c.Kernel, dir, initramfs, commandLine)
+	return append(args, more...), err
+}
+
+// direct are the arguments by which QEMU starts a kernel itself. After a panic it ends.
+func direct(kernel, initramfs, commandLine string) []string {
+	return []string{"-no-reboot", "-kernel", kernel, "-initrd", initramfs, "-append", commandLine}
+}
+
+// processor is the one that QEMU has to show. In software, instructions for AES save time; vectors
+// wider than SSE are slow, and programs use them if the processor has them.
+func (c *Config) processor() string {
+	if c.Accel == KVM {
+		return "host"
+	}
+	return "Nehalem,+aes,+pclmulqdq"
+}
+
+// commandLine returns the kernel's command line. Warnings go to the console too, for a guest that
+// hangs. The log keeps all messages of the driver.
+func (c *Config) commandLine() string {
+	const own = "console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M mitigations=off nosoftlockup "
+	return strings.TrimSpace(own + c.CommandLine)
+}
+
+// disk is a disk of the guest and its file here.
+type disk struct {
+	wire.Disk
+	file string
+}
+
+// disks returns those of Images and Disks, in their order.
+func (c *Config) disks() (all []disk) {
+	for i, name := range slices.Sorted(maps.Keys(c.Images)) {
+		all = append(all, disk{wire.Disk{Serial: fmt.Sprint("image", i), Path: imageDir(name)}, c.Images[name].Disk})
+	}
+	for i, path := range slices.Sorted(maps.Keys(c.Disks)) {
+		all = append(all, disk{wire.Disk{Serial: fmt.Sprint("disk", i), Path: path}, c.Disks[path]})
+	}
+	return all
+}
+
+// addDisks adds the virtio disks, which the guest finds by their serial numbers, and returns the
+// initramfs that mounts them.
+func (c *Config) addDisks(args *[]string, dir string) (initramfs string, err error) {
+	slot := firstDisk
+	add := func(serial, file, options string) {
+		drive := fmt.Sprintf("if=none,id=%s,format=raw,cache=unsafe,%s,file=%s",
+			serial, options, quoted(file))
+		device := fmt.Sprintf("virtio-blk-pci,drive=%s,serial=%s,addr=0x%x", serial, serial, slot)
+		*args = append(*args, "-drive", drive, "-device", device)
+		slot++
+	}
+	if c.System != nil {
+		add("root", c.System.Disk, "snapshot=on") // writes go to a temporary file
+		*args = append(*args, c.System.Arguments...)
+		return c.System.Initramfs, nil
+	}
+	variable := filepath.Join(dir, "var.ext4")
+	err = makeVar(variable)
+	if err != nil {
+		return "", err
+	}
+	add(wire.HostDisk, c.Kernel.Disk, "readonly=on")
+	add(wire.VarDisk, variable, "readonly=off")
+	for _, disk := range c.disks() {
+		add(disk.Serial, disk.file, "readonly=on")
+	}
+	initramfs = filepath.Join(dir, "initramfs")
+	return initramfs, c.writeInitramfs(initramfs)
+}
+
+// quoted returns the name of a file as a part of an argument of QEMU.
+func quoted(file string) string { return strings.ReplaceAll(file, ",", ",,") }
+
+// makeVar makes the disk that the guest writes to, as a sparse file.
+func makeVar(path string) error {
+	program, err := exec.LookPath("mke2fs")
+	if err != nil {
+		program, err = exec.LookPath("/sbin/mke2fs") // which is in few users' PATH
+	}
+	if err != nil {
+		return failure.New(failure.Unexpected, "mke2fs is not on this machine: install e2fsprogs")
+	}
+	out, err := exec.Command(program, "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0",
+		"-E", "lazy_itable_init=1", path, "8192M").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("make the guest's disk %s: %w: %s", path, err, tail(string(out)))
+	}
+	return nil
+}
+
+// wait waits for QEMU's end and kills it when ctx ends. It returns an error if it was killed, or if
+// it broke the protocol of a GPU.
+func (m *machine) wait(ctx context.Context) error {
+	var err error
+	select {
+	case <-m.done:
+	case <-ctx.Done():
+		err = fmt.Errorf("the guest did not power off and was killed: %w", context.Cause(ctx))
+		_ = m.cmd.Process.Kill() // it has ended, or ends now
+		<-m.done
+	}
+	return errors.Join(err, m.close())
+}
+
+// close closes the sockets; QEMU has ended, or was not started.
+func (m *machine) close() (err error) {
+	for _, file := range m.files {
+		_ = file.Close() // most are closed already
+	}
+	for _, g := range m.gpus {
+		err = errors.Join(err, g.Close())
+	}
+	for _, conn := range []net.Conn{m.port, m.serial} {
+		if conn != nil {
+			_ = conn.Close()
+		}
+	}
+	return err
+}
+
+// end says how QEMU ended. It waits a little for that: sockets are closed first.
+func (m *machine) end() error {
+	select {
+	case <-m.done:
+	case <-time.After(5 * time.Second):
+		return errors.New("the guest's port is closed")
+	}
+	how := "QEMU ended"
+	if m.err != nil {
+		how = fmt.Sprintf("QEMU ended: %v", m.err)
+	}
+	return fmt.Errorf("%s: %s", how, tail(m.own.String()))
+}
