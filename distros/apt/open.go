@@ -27,7 +27,10 @@ import (
 	"github.com/driver-container/driver-container/distros/redact"
 )
 
-const parallel = 4 // repositories that are fetched or parsed at the same time
+const (
+	parallel        = 4   // repositories that are fetched or parsed at the same time
+	maxRepositories = 200 // of one configuration
+)
 
 // Options says which repositories to open and which keys to trust.
 type Options struct {
@@ -43,6 +46,8 @@ type Options struct {
 	// Names chooses packages by their names; nil: all. For a program that looks for a few of tens of
 	// thousands, and has little memory.
 	Names func(name string) bool
+	// LeaveOut reports whether a repository that cannot be opened is left out; nil: that is an error.
+	LeaveOut func(error) bool
 }
 
 // Releases are repositories whose Release files were fetched and verified, but not yet their
@@ -50,6 +55,7 @@ type Options struct {
 type Releases struct {
 	options Options
 	repos   []*repo
+	leftOut []error
 	notes   []string
 }
 
@@ -64,6 +70,7 @@ type repo struct {
 	rel        *release
 	digest     string   // sha256 of the signed text
 	notes      []string // what a user should know of the Release file
+	err        error    // why it is left out
 }
 
 // name returns the URI for messages, without credentials.
@@ -89,17 +96,41 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	g.SetLimit(parallel)
 	for _, repo := range r.repos {
 		g.Go(func() error {
-			if err := repo.open(gctx, o); err != nil {
-				return fmt.Errorf("package repository %s: %w", repo.name(), err)
+			err := repo.open(gctx, o)
+			if err == nil {
+				return nil
 			}
-			return nil
+			repo.err = fmt.Errorf("package repository %s: %w", repo.name(), err)
+			if o.LeaveOut != nil && gctx.Err() == nil && o.LeaveOut(err) {
+				return nil
+			}
+			return repo.err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
+	r.repos = slices.DeleteFunc(r.repos, func(repo *repo) bool {
+		if repo.err != nil {
+			r.leftOut = append(r.leftOut, repo.err)
+		}
+		return repo.err != nil
+	})
 	return r, r.chooseComponents()
 }
+
+// Opened returns the repositories for messages, "URI suite component ...", in the order of the
+// sources.
+func (r *Releases) Opened() []string {
+	var all []string
+	for _, repo := range r.repos {
+		all = append(all, strings.Join(append([]string{repo.name()}, repo.components...), " "))
+	}
+	return all
+}
+
+// LeftOut returns why repositories were left out.
+func (r *Releases) LeftOut() []error { return r.leftOut }
 
 // plan converts the sources into repositories.
 func (r *Releases) plan() error {
@@ -137,6 +168,13 @@ func (r *Releases) plan() error {
 		return distros.BadSources(
 			"open package repositories: none is configured for architecture %s",
 			o.Arch,
+		)
+	}
+	if len(r.repos) > maxRepositories {
+		return distros.BadSources(
+			"open package repositories: %d are configured, more than the %d allowed",
+			len(r.repos),
+			maxRepositories,
 		)
 	}
 	return nil

@@ -44,6 +44,9 @@ type Options struct {
 	// Names chooses packages by their names; nil: all. For a program that looks for a few of tens of
 	// thousands, and has little memory.
 	Names func(name string) bool
+	// LeaveOut reports whether a repository that cannot be opened is left out; nil: that is an error,
+	// except for sources with SkipUnavailable.
+	LeaveOut func(error) bool
 }
 
 // Releases are repositories whose repomd.xml has been fetched and verified. Their lists have not
@@ -51,6 +54,7 @@ type Options struct {
 type Releases struct {
 	options Options
 	repos   []*repo
+	leftOut []error
 	notes   []string
 	clients *Clients
 }
@@ -67,7 +71,7 @@ type repo struct {
 	digest   string   // sha256 of repomd.xml
 	keys     []string // one of which must sign each package
 	notes    []string
-	err      error // why the repository was skipped
+	err      error // why it is left out
 }
 
 // sources returns the sources to use, checked and with the URLs of the mirror, and the identity of
@@ -135,15 +139,16 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	for i, s := range sources {
 		r.repos[i] = &repo{source: s, identity: identities[s.ID], folders: s.BaseURLs}
 		g.Go(func() error {
-			err := r.repos[i].open(gctx, o)
-			if err != nil && s.SkipUnavailable && gctx.Err() == nil &&
-				errors.Is(err, fetch.ErrUnreachable) {
-				r.repos[i].err, err = err, nil
+			repo := r.repos[i]
+			err := repo.open(gctx, o)
+			if err == nil {
+				return nil
 			}
-			if err != nil {
-				return fmt.Errorf("package repository %s: %w", r.repos[i].name(), err)
+			repo.err = fmt.Errorf("package repository %s: %w", repo.name(), err)
+			if gctx.Err() == nil && o.leavesOut(s, err) {
+				return nil
 			}
-			return nil
+			return repo.err
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -152,19 +157,20 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	return r, r.settle()
 }
 
-// settle removes the repositories that were skipped and makes the clients.
+// leavesOut reports whether a source that cannot be opened is left out.
+func (o *Options) leavesOut(s repoconf.Source, err error) bool {
+	if o.LeaveOut != nil {
+		return o.LeaveOut(err)
+	}
+	return s.SkipUnavailable && errors.Is(err, fetch.ErrUnreachable)
+}
+
+// settle removes the repositories that are left out and makes the clients.
 func (r *Releases) settle() error {
 	var open []*repo
 	for _, repo := range r.repos {
 		if repo.err != nil {
-			r.notes = append(
-				r.notes,
-				fmt.Sprintf(
-					"repository %s is left out, it could not be read: %v",
-					repo.name(),
-					repo.err,
-				),
-			)
+			r.leftOut = append(r.leftOut, repo.err)
 			continue
 		}
 		for _, note := range repo.notes {
@@ -174,6 +180,12 @@ func (r *Releases) settle() error {
 		r.clients.own = append(r.clients.own, ownClient{repo.folders, repo.client, nil})
 	}
 	r.repos = open
+	if r.options.LeaveOut != nil {
+		return nil
+	}
+	for _, err := range r.leftOut {
+		r.notes = append(r.notes, fmt.Sprintf("left out: %v", err))
+	}
 	if len(open) == 0 {
 		return fmt.Errorf(
 			"open package repositories: %w: %s",
@@ -183,6 +195,18 @@ func (r *Releases) settle() error {
 	}
 	return nil
 }
+
+// Opened returns the repositories for messages, "id (URL)", in the order of the sources.
+func (r *Releases) Opened() []string {
+	var all []string
+	for _, repo := range r.repos {
+		all = append(all, repo.name())
+	}
+	return all
+}
+
+// LeftOut returns why repositories were left out.
+func (r *Releases) LeftOut() []error { return r.leftOut }
 
 // Clients returns the clients for the packages of these repositories and of their mirrors.
 func (r *Releases) Clients() *Clients { return r.clients }

@@ -137,5 +137,3 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return t.Transport.RoundTrip(r)
 }
-
-func (t *transport) client() *http.Client { return &http.Client{Transport: t} }

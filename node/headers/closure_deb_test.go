@@ -94,7 +94,7 @@ func TestClosure(t *testing.T) {
 }
 
 // checkPlan compares the packages of a plan, in their order, or its error.
-func checkPlan(t *testing.T, p *plan, err error, want, wantErr string) {
+func checkPlan(t *testing.T, p plan, err error, want, wantErr string) {
 	t.Helper()
 	if wantErr != "" {
 		assert.ErrorContains(t, err, wantErr)
@@ -102,10 +102,8 @@ func checkPlan(t *testing.T, p *plan, err error, want, wantErr string) {
 	}
 	require.NoError(t, err)
 	var got []string
-	if p != nil {
-		for _, pkg := range p.packages {
-			got = append(got, label(pkg))
-		}
+	for _, pkg := range p {
+		got = append(got, label(pkg))
 	}
 	assert.Same(t, want, strings.Join(got, ","))
 }

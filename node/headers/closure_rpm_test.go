@@ -57,7 +57,7 @@ func (r fakeRPMIndex) WhatProvides(want rpmfile.Relation) []*rpm.Package {
 func rpmManagerOf(t testing.TB, system, release string) *rpmManager {
 	t.Helper()
 	d := require.Value(distros.Lookup(system))(t)
-	return &rpmManager{fetcher: &fetcher{Options: Options{Release: release}}, distro: d.(distros.RPM), arch: "x86_64"}
+	return &rpmManager{fetcher: &fetcher{Options: Options{Release: release}, arch: distros.Arch{Kernel: "x86_64"}}, distro: d.(distros.RPM)}
 }
 
 func TestRPMClosure(t *testing.T) {

@@ -19,14 +19,14 @@ type catalogue interface {
 	Find(want string) (*apt.Package, error)
 }
 
-// plan returns the wanted packages with the header packages that they need. libc is the version of
-// the image's C library; "" if it is not known.
+// plan returns the wanted packages with the header packages that they need; none when a wanted one
+// is missing. libc is the version of the image's C library; "" if it is not known.
 func (f *debManager) plan(
 	x catalogue,
 	libc dpkg.Version,
 	wants []string,
 	e *UnavailableError,
-) (*plan, error) {
+) (out plan, err error) {
 	var chosen []*apt.Package
 	for _, name := range wants {
 		p, err := x.Find(name)
@@ -34,23 +34,19 @@ func (f *debManager) plan(
 			e.Package = name
 			e.Newest = newest(x, f.Release)
 			e.Failed = append(e.Failed, faulty(err)...)
-			return nil, e
+			return nil, nil
 		}
 		chosen = append(chosen, p)
 	}
-	all, err := closure(
-		chosen,
-		func(p *apt.Package, chosen []*apt.Package) ([]*apt.Package, error) {
-			return debNeeds(x, libc, p, chosen)
-		},
-	)
-	if err != nil {
-		e.Err = err
-		return nil, e
+	needs := func(p *apt.Package, chosen []*apt.Package) ([]*apt.Package, error) {
+		return debNeeds(x, libc, p, chosen)
 	}
-	out := &plan{}
+	all, err := closure(chosen, needs)
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range all {
-		out.packages = append(out.packages, p.Package)
+		out = append(out, p.Package)
 	}
 	return out, nil
 }

@@ -17,6 +17,12 @@
 // were built and tested; tools of the headers that need a newer C library are an error before
 // anything is downloaded.
 //
+// It does not start the image's package manager, because that gives less: dnf and zypper install
+// with all dependencies, which a mirror of headers does not have, and import keys into the image; dnf
+// also takes keys from the web. zypper has no option for a certificate authority. apt-get reads no
+// networks in NO_PROXY, and before 1.5 (Ubuntu 16.04) neither https nor auth.conf.d, before 2.3.10
+// no keys within sources.
+//
 // Packages are only unpacked, into a folder of their own: no script runs, and nothing of the image
 // changes.
 //

@@ -2,6 +2,7 @@ package headers
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -52,6 +53,17 @@ func (e *UnavailableError) Error() string {
 }
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// because returns an error of the disk or of ctx as it is, and e with any other one as its reason.
+func (e *UnavailableError) because(ctx context.Context, err error) error {
+	if local(err) || ctx.Err() != nil {
+		return err
+	}
+	e.Err = err
+	return e
+}
+
+func notLocal(err error) bool { return !local(err) }
 
 // local says whether the disk of this machine causes an error, and not the repository.
 func local(err error) bool {

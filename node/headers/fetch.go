@@ -84,6 +84,7 @@ type fetcher struct {
 	Options
 	files  fs.FS // of Root
 	distro distros.Distro
+	arch   distros.Arch
 	store  *fetch.Store
 }
 
@@ -92,16 +93,19 @@ func (f *fetcher) run(ctx context.Context) (installed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := distros.LookupArch(f.Arch); !ok {
-		return nil, &UnavailableError{
-			Release: f.Release,
-			Err:     fmt.Errorf("there are no drivers for architecture %q", f.Arch),
-		}
+	var known bool
+	f.arch, known = distros.LookupArch(f.Arch)
+	e := &UnavailableError{Release: f.Release}
+	if !known {
+		e.Err = fmt.Errorf("there are no drivers for architecture %q", f.Arch)
+		return nil, e
 	}
 	wants := f.distro.Headers(f.Release)
 	if len(wants) == 0 {
-		return nil, &UnavailableError{Release: f.Release, Err: f.nothing()}
+		e.Err = f.nothing()
+		return nil, e
 	}
+	e.Package = wants[0]
 	f.store, err = fetch.OpenStore(f.Store)
 	if err != nil {
 		return nil, fmt.Errorf(
@@ -109,16 +113,18 @@ func (f *fetcher) run(ctx context.Context) (installed []string, err error) {
 			err,
 		)
 	}
-	manager, done, err := f.manager(ctx)
+	manager, err := f.manager(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
-	plan, err := manager.find(ctx, wants)
+	plan, err := manager.find(ctx, wants, e)
 	if err != nil {
-		return nil, err
+		return nil, e.because(ctx, err)
 	}
-	files, err := f.download(ctx, manager, plan)
+	if plan == nil {
+		return nil, e
+	}
+	files, err := f.download(ctx, manager, plan, e)
 	if err != nil {
 		return nil, err
 	}
@@ -137,73 +143,38 @@ func (f *fetcher) nothing() error {
 	return fmt.Errorf("%q cannot be the name of a kernel of %s", f.Release, f.distro.ID())
 }
 
-// attempts for each request, with pauses of half a second and a second: a repository that does not
-// answer must not delay the node for long, and the container is restarted anyway.
-const attempts = 3
-
 // own says whether the root is that of this process.
 func (f *fetcher) own() bool { return path.Clean(f.Root) == "/" }
 
 // download fetches the packages into the store and returns their paths.
-func (f *fetcher) download(ctx context.Context, from manager, p *plan) ([]string, error) {
-	var out []string
-	for _, pkg := range p.packages {
+func (f *fetcher) download(ctx context.Context, from manager, p plan, e *UnavailableError) (files []string, err error) {
+	for _, pkg := range p {
 		begin := time.Now()
 		client, err := from.client(pkg.URL)
-		var file string
-		var cached bool
-		if err == nil {
-			file, cached, err = client.Get(
-				ctx,
-				fetch.File{
-					URL:    pkg.URL,
-					SHA256: pkg.SHA256,
-					SHA512: pkg.SHA512,
-					Size:   pkg.Size,
-					Listed: true,
-				},
-				nil,
-			)
-		}
 		if err != nil {
-			if local(err) || ctx.Err() != nil {
-				return nil, err
-			}
-			return nil, &UnavailableError{
-				Release: f.Release, Package: pkg.Name, Folder: p.folder, Err: fmt.Errorf("package %s: %w", label(pkg), err),
-			}
+			return nil, e.because(ctx, fmt.Errorf("package %s: %w", label(pkg), err))
+		}
+		want := fetch.File{
+			URL:    pkg.URL,
+			SHA256: pkg.SHA256,
+			SHA512: pkg.SHA512,
+			Size:   pkg.Size,
+			Listed: true,
+		}
+		file, cached, err := client.Get(ctx, want, nil)
+		if err != nil {
+			return nil, e.because(ctx, fmt.Errorf("package %s: %w", label(pkg), err))
 		}
 		f.Log.Info(
 			"package fetched",
-			"package",
-			label(pkg),
-			"bytes",
-			pkg.Size,
-			"cached",
-			cached,
-			"duration",
-			time.Since(begin).Round(10*time.Millisecond),
+			"package", label(pkg),
+			"bytes", pkg.Size,
+			"cached", cached,
+			"duration", time.Since(begin).Round(10*time.Millisecond),
 		)
-		out = append(out, file)
+		files = append(files, file)
 	}
-	return out, nil
-}
-
-// read logs what the indexes of the repositories have, and what a person should know of them.
-func (f *fetcher) read(index interface {
-	Len() int
-	Notes() []string
-}, begin time.Time) {
-	f.Log.Info(
-		"package repositories read",
-		"count",
-		index.Len(),
-		"duration",
-		time.Since(begin).Round(time.Millisecond),
-	)
-	for _, note := range index.Notes() {
-		f.Log.Warn("package repositories", "note", note)
-	}
+	return files, nil
 }
 
 func label(p distros.Package) string { return p.Name + " " + p.Version }

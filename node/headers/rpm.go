@@ -2,21 +2,29 @@ package headers
 
 import (
 	"archive/tar"
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/pgp"
 	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// rpmFolder is the folder in which more repositories can be mounted.
-const rpmFolder = "/etc/yum.repos.d"
+const (
+	rpmFolder  = "/etc/yum.repos.d" // in which more repositories can be mounted
+	maxSources = 200                // repositories of one image, with every $releasever
+)
 
 // rpmManager implements manager for rpm packages and the repositories of yum, dnf and zypper. It
 // does not look at the packages that the image has: that would need readers for rpm's databases,
@@ -24,50 +32,165 @@ const rpmFolder = "/etc/yum.repos.d"
 // on no particular version of anything except each other.
 type rpmManager struct {
 	*fetcher
-	distro   distros.RPM
-	arch     string // in rpm's terms
-	http     *fetch.Client
-	clients  *rpm.Clients    // of the repositories that had the packages
-	keys     pgp.Ring        // for packages of an index that is not signed
-	searched map[string]bool // repositories by their addresses, so that none is asked twice
+	distro  distros.RPM
+	http    *fetch.Client
+	clients *rpm.Clients    // of the repositories that had the packages
+	keys    pgp.Ring        // for packages of an index that is not signed
+	asked   map[string]bool // repositories by their addresses, so that none is asked twice
 }
 
 // rpm returns the manager with its client. Proxies, certificates and logins of single repositories
 // come from their configuration.
-func (f *fetcher) rpm() (m manager, done func(), err error) {
-	d, ok := f.distro.(distros.RPM)
-	arch, known := distros.LookupArch(f.Arch)
-	if !ok || !known {
-		return nil, nil, fmt.Errorf("%s has no rpm packages for %s", f.distro.ID(), f.Arch)
-	}
+func (f *fetcher) rpm() (manager, error) {
 	pool, err := authorities(f.files, f.own(), nil, f.Log)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	env := environment(f.Getenv).ProxyFunc()
-	transport := plainTransport(pool, func(r *http.Request) (*url.URL, error) { return env(r.URL) })
+	proxy := func(r *http.Request) (*url.URL, error) { return env(r.URL) }
 	return &rpmManager{
-		fetcher: f, distro: d, arch: arch.Kernel, searched: map[string]bool{},
-		http: &fetch.Client{
-			Store:     f.store,
-			HTTP:      &http.Client{Transport: transport},
-			Attempts:  attempts,
-			UserAgent: "driver-entrypoint",
-		},
-	}, transport.CloseIdleConnections, nil
+		fetcher: f,
+		distro:  f.distro.(distros.RPM),
+		asked:   map[string]bool{},
+		http:    f.newClient(plainTransport(pool, proxy)),
+	}, nil
 }
 
-func (f *rpmManager) client(url string) (*fetch.Client, error) { return f.clients.For(url) }
+// find searches the repositories once for each possible value of $releasever for this kernel, the
+// likeliest first: the repositories of the system's current minor version no longer have the
+// kernels of an older one.
+func (f *rpmManager) find(ctx context.Context, wants []string, e *UnavailableError) (plan, error) {
+	e.Folder = rpmFolder
+	vars, err := repoconf.ReadVars(f.files, nil, f.arch.Kernel)
+	if err != nil {
+		return nil, err
+	}
+	for _, version := range f.releaseVers(vars["releasever"]) {
+		if version != "" {
+			vars["releasever"] = version
+		}
+		index, err := f.load(ctx, vars, e)
+		if err != nil {
+			return nil, err
+		}
+		if index == nil {
+			continue
+		}
+		p, err := f.plan(index, wants, e)
+		if p != nil || err != nil {
+			return p, err
+		}
+	}
+	switch {
+	case len(e.Looked) > 0:
+		return nil, nil
+	case len(e.Failed) > 0:
+		return nil, errUnusable
+	}
+	return nil, errors.New("no package repository is configured in the image")
+}
 
-// trust reads the keys that may sign packages of these repositories.
-func (f *rpmManager) trust(o rpm.Options) (err error) {
+// releaseVers returns the values of $releasever to try. Values that an administrator set come
+// first: DNF_RELEASEVER as in NVIDIA's images, or a file in etc/dnf/vars or etc/yum/vars with a
+// value that the system itself does not have.
+func (f *rpmManager) releaseVers(configured string) []string {
+	id, major := f.distro.OSRelease()
+	all := []string{f.Getenv("DNF_RELEASEVER")}
+	if !f.distro.Matches(id, configured) {
+		all = append(all, configured)
+	}
+	all = slices.Concat(all, f.distro.ReleaseVers(f.Release), []string{major, configured})
+	var out []string
+	for _, v := range all {
+		if v != "" && !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	if len(out) == 0 {
+		return []string{""}
+	}
+	return out
+}
+
+// load reads what the repositories that these variables give, and that were not asked before, have
+// of headers; nil if there is none that can be used.
+func (f *rpmManager) load(ctx context.Context, vars repoconf.Vars, e *UnavailableError) (*rpm.Index, error) {
+	sources, err := f.sources(vars, e)
+	if err != nil || len(sources) == 0 {
+		return nil, err
+	}
+	f.Log.Info(
+		"looking for headers",
+		"package", e.Package,
+		"repositories", len(sources),
+		"releasever", cmp.Or(vars["releasever"], "unknown"),
+	)
+	o := rpm.Options{
+		Fetch:    f.http,
+		Root:     f.files,
+		Arch:     f.arch.Kernel,
+		Vars:     vars,
+		Sources:  sources,
+		Names:    isRPMHeaders,
+		LeaveOut: notLocal,
+	}
+	begin := time.Now()
+	releases, err := rpm.OpenReleases(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	f.searched(e, releases)
+	if len(releases.Opened()) == 0 {
+		return nil, nil
+	}
 	f.keys, err = o.Keyring()
+	if err != nil {
+		return nil, err
+	}
 	slices.Sort(f.keys.Notes)
 	for _, note := range slices.Compact(f.keys.Notes) {
 		f.Log.Warn("a key is not used", "reason", note)
 	}
-	return err
+	index, err := releases.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.clients = releases.Clients()
+	f.read(index, begin)
+	return index, nil
 }
+
+// sources reads the repositories that were not asked before. It records in e those that are
+// configured wrongly.
+func (f *rpmManager) sources(vars repoconf.Vars, e *UnavailableError) ([]repoconf.Source, error) {
+	sources, err := repoconf.ReadSources(f.files, vars)
+	if err != nil {
+		return nil, err
+	}
+	extra := f.distro.ExtraRepositories(f.Release, f.Arch)
+	more, err := repoconf.ReadDisabled(f.files, vars, extra...)
+	if err != nil {
+		return nil, err
+	}
+	sources = slices.DeleteFunc(append(sources, more...), func(s repoconf.Source) bool {
+		addresses := strings.Join(append(slices.Clone(s.BaseURLs), s.MirrorList, s.Metalink), " ")
+		if f.asked[addresses] {
+			return true
+		}
+		f.asked[addresses] = true
+		err := s.Check()
+		if err != nil {
+			f.leftOut(e, err)
+		}
+		return err != nil
+	})
+	if len(f.asked) > maxSources {
+		return nil, fmt.Errorf("more than %d package repositories are configured", maxSources)
+	}
+	return sources, nil
+}
+
+func (f *rpmManager) client(url string) (*fetch.Client, error) { return f.clients.For(url) }
 
 // members checks the package's own signature where the repository's index is not signed.
 func (f *rpmManager) members(
@@ -84,9 +207,8 @@ func (f *rpmManager) members(
 		return err
 	}
 	// An unsigned index may present an old package with a valid signature as a new one.
-	if want, err := rpmfile.ParseEVR(p.Version); err != nil || m.Name != p.Name ||
-		m.Arch != p.Arch ||
-		rpmfile.Compare(m.EVR, want) != 0 {
+	want, err := rpmfile.ParseEVR(p.Version)
+	if err != nil || m.Name != p.Name || m.Arch != p.Arch || rpmfile.Compare(m.EVR, want) != 0 {
 		return fmt.Errorf(
 			"%w: it calls itself %.100q %.100q of %.20q",
 			ErrPackage,
@@ -96,7 +218,8 @@ func (f *rpmManager) members(
 		)
 	}
 	if len(p.Keys) > 0 {
-		if _, err := file.Verify(f.keys, p.Keys); err != nil {
+		_, err = file.Verify(f.keys, p.Keys)
+		if err != nil {
 			return err
 		}
 	}

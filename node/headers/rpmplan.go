@@ -14,15 +14,14 @@ type provideIndex interface {
 	WhatProvides(want rpmfile.Relation) []*rpm.Package
 }
 
-// plan returns the wanted packages with the header packages that they need; nil when a wanted one
+// plan returns the wanted packages with the header packages that they need; none when a wanted one
 // is missing.
-func (f *rpmManager) plan(x provideIndex, wants []string, e *UnavailableError) (*plan, error) {
+func (f *rpmManager) plan(x provideIndex, wants []string, e *UnavailableError) (out plan, err error) {
 	var chosen []*rpm.Package
 	for _, want := range wants {
 		r, err := rpmfile.ParseRequirement(want)
 		if err != nil {
-			e.Err = err
-			return nil, e
+			return nil, err
 		}
 		p := f.provider(x, r)
 		if p == nil {
@@ -31,33 +30,34 @@ func (f *rpmManager) plan(x provideIndex, wants []string, e *UnavailableError) (
 		}
 		chosen = append(chosen, p)
 	}
-	all, err := closure(
-		chosen,
-		func(p *rpm.Package, chosen []*rpm.Package) (more []*rpm.Package, err error) {
-			for _, r := range p.Metadata.Requires {
-				there := func(c *rpm.Package) bool { return provides(c, r.Relation) }
-				if r.Kind != "" || !isRPMHeaders(r.Relation.Name) ||
-					slices.ContainsFunc(slices.Concat(chosen, more), there) {
-					continue
-				}
-				found := f.provider(x, r)
-				if found == nil {
-					return nil, lacking(p, r)
-				}
-				more = append(more, found)
-			}
-			return more, nil
-		},
-	)
-	if err != nil {
-		e.Err = err
-		return nil, e
+	needs := func(p *rpm.Package, chosen []*rpm.Package) ([]*rpm.Package, error) {
+		return f.needs(x, p, chosen)
 	}
-	out := &plan{folder: rpmFolder}
+	all, err := closure(chosen, needs)
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range all {
-		out.packages = append(out.packages, p.Package)
+		out = append(out, p.Package)
 	}
 	return out, nil
+}
+
+// needs returns the header packages that a package needs beside the chosen ones.
+func (f *rpmManager) needs(x provideIndex, p *rpm.Package, chosen []*rpm.Package) (more []*rpm.Package, err error) {
+	for _, r := range p.Metadata.Requires {
+		there := func(c *rpm.Package) bool { return provides(c, r.Relation) }
+		if r.Kind != "" || !isRPMHeaders(r.Relation.Name) ||
+			slices.ContainsFunc(slices.Concat(chosen, more), there) {
+			continue
+		}
+		found := f.provider(x, r)
+		if found == nil {
+			return nil, lacking(p, r)
+		}
+		more = append(more, found)
+	}
+	return more, nil
 }
 
 // provider returns the header package that satisfies a requirement, or one part of an alternative.
@@ -71,7 +71,7 @@ func (f *rpmManager) provider(x provideIndex, r rpmfile.Requirement) *rpm.Packag
 		return nil
 	}
 	for _, p := range x.WhatProvides(r.Relation) {
-		if isRPMHeaders(p.Name) && (p.Arch == f.arch || p.Arch == "noarch") {
+		if isRPMHeaders(p.Name) && (p.Arch == f.arch.Kernel || p.Arch == "noarch") {
 			return p
 		}
 	}

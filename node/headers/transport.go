@@ -58,7 +58,7 @@ func plainTransport(
 		TLSClientConfig:       &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:   dialLimit,
 		ResponseHeaderTimeout: time.Minute,
-		MaxIdleConnsPerHost:   parallel,
+		MaxIdleConnsPerHost:   4,
 		IdleConnTimeout:       time.Minute,
 	}
 }

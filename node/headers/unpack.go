@@ -29,7 +29,7 @@ const (
 func (f *fetcher) unpack(
 	ctx context.Context,
 	from manager,
-	p *plan,
+	p plan,
 	files []string,
 ) (installed []string, err error) {
 	begin := time.Now()
@@ -48,7 +48,7 @@ func (f *fetcher) unpack(
 	}
 	defer root.Close() //nolint:errcheck // opened for its name
 	t := &tree{root: root, buf: make([]byte, 128<<10)}
-	for i, pkg := range p.packages {
+	for i, pkg := range p {
 		if err := t.unpack(ctx, from, files[i], pkg); err != nil {
 			return nil, fmt.Errorf("unpack %s: %w", label(pkg), err)
 		}
