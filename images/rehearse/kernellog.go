@@ -1,0 +1,54 @@
+package rehearse
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
+)
+
+var (
+	// kernelFault matches lines of the kernel's log that no driver's life may have.
+	kernelFault = lazyregexp.New(`WARNING:|\bOops\b|BUG:|BUG\b.*at |general protection|Kernel panic` +
+		`|blocked for more than|refcount_t|UBSAN|KASAN|Unknown symbol|disagrees about version of symbol` +
+		`|version magic|Invalid module format|NVRM:.*(?i:error|fail|xid|invalid|mismatch)`)
+	// noAdapter matches what NVIDIA's module says of the fake GPU, which never initialises.
+	noAdapter = lazyregexp.New(`RmInitAdapter|rm_init_adapter|osInitNvMapping|RmInitNvDevice|RmInitX86EmuState|RmFetchGspRmImages`)
+)
+
+// faults returns the lines of a kernel's log that show a fault.
+func faults(lines []string) []string {
+	var found []string
+	for _, line := range lines {
+		if kernelFault().MatchString(line) && !noAdapter().MatchString(line) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// taints are the letters of /proc/sys/kernel/tainted by their bits, as
+// Documentation/admin-guide/tainted-kernels.rst has them.
+const taints = "PFSRMBUDAWCIOELKXTN"
+
+// expectedTaints are those that each load of the driver causes: a proprietary module (P) from
+// outside of the kernel's tree (O), and one without a signature (E).
+const expectedTaints = "POE"
+
+// taintLetters returns the letters of a value, and those of them that are not expected.
+func taintLetters(value uint64) (all, unexpected string) {
+	for bit, letter := range taints {
+		if value&(1<<bit) == 0 {
+			continue
+		}
+		all += string(letter)
+		if !strings.ContainsRune(expectedTaints, letter) {
+			unexpected += string(letter)
+		}
+	}
+	rest := value >> len(taints)
+	if rest != 0 {
+		unexpected += fmt.Sprintf("%#x", rest<<len(taints))
+	}
+	return all, unexpected
+}

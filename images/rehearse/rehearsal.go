@@ -1,0 +1,188 @@
+package rehearse
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
+)
+
+// subject is an image in the guest.
+type subject struct {
+	name string // of the image in the guest
+	pod  Pod
+	ours bool // it has driver-entrypoint, and therefore a status
+}
+
+// rehearsal is a life of a driver on a node, in rows.
+type rehearsal struct {
+	node     node
+	image    subject
+	previous *subject // nil: the node has no driver before
+	observe  progress.Observer
+
+	before state // of the node without a driver
+	seen   int   // lines of the kernel's log that were judged
+
+	checks   []check // of preflight
+	absent   string  // why the driver does not serve; "": it does
+	driver   process // the container of the image
+	old      process // that of the previous image
+	holder   process // keeps a device of the driver open
+	detached bool    // the driver is left in place, for the holder
+	idle     bool    // the node is as it was before any driver
+	loads    int     // of the driver since boot, while it is left
+	begun    time.Time
+	replaced time.Time // when the previous driver was told to end
+}
+
+// row is one thing to rehearse.
+type row struct {
+	name    string
+	upgrade bool // only with a previous image
+	loads   bool // modules come or go, so that the kernel's log tells of it
+	run     func(*rehearsal, context.Context) (outcome, error)
+}
+
+// rows is the life of a driver on a node, in its order. A row finds the node as the row before it
+// left it.
+func rows() []row {
+	return []row{
+		{"previous driver", true, true, (*rehearsal).startPrevious},
+		{"preflight", false, false, (*rehearsal).preflight},
+		{"signatures", false, false, (*rehearsal).signatures},
+		{"modules", false, false, (*rehearsal).modules},
+		{"load", false, true, (*rehearsal).load},
+		{"ready", false, true, (*rehearsal).ready},
+		{"upgrade", true, false, (*rehearsal).upgraded},
+		{"device files", false, false, (*rehearsal).deviceFiles},
+		{"libraries", false, true, (*rehearsal).libraries},
+		{"stop in use", false, true, (*rehearsal).stopInUse},
+		{"restart", false, true, (*rehearsal).restart},
+		{"stop", false, true, (*rehearsal).stop},
+		{"rollback", true, true, (*rehearsal).rollback},
+		{"upgrade in use", true, true, (*rehearsal).upgradeInUse},
+	}
+}
+
+// outcome is the verdict of a row.
+type outcome struct {
+	verdict Verdict
+	message string
+	log     []string      // of the driver's container
+	took    time.Duration // 0: as long as the row
+}
+
+func ok(format string, args ...any) outcome {
+	return outcome{verdict: OK, message: fmt.Sprintf(format, args...)}
+}
+
+func failed(format string, args ...any) outcome {
+	return outcome{verdict: Failed, message: fmt.Sprintf(format, args...)}
+}
+
+func skipped(format string, args ...any) outcome {
+	return outcome{verdict: Skipped, message: fmt.Sprintf(format, args...)}
+}
+
+// run rehearses all rows. An error is about the rehearsal itself; the rows before it are returned.
+func (r *rehearsal) run(ctx context.Context) (done []Row, err error) {
+	r.before, err = r.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, err = r.kernelLog(ctx) // what the kernel wrote while it booted is not the driver's
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows() {
+		if row.upgrade && r.previous == nil {
+			continue
+		}
+		step := r.observe.Begin("rehearse", row.name)
+		result, err := r.rehearse(ctx, row)
+		if err != nil {
+			return done, step.End(false, fmt.Errorf("rehearse the row %q: %w", row.name, err))
+		}
+		done = append(done, result)
+		step.Note(string(result.Verdict) + ": " + result.Message)
+		_ = step.End(false, nil)
+	}
+	return done, nil
+}
+
+// rehearse does what a row says, and judges what the kernel wrote meanwhile.
+func (r *rehearsal) rehearse(ctx context.Context, row row) (Row, error) {
+	begin := time.Now()
+	out, err := row.run(r, ctx)
+	if err != nil {
+		return Row{}, err
+	}
+	if out.took == 0 && out.verdict != Skipped {
+		out.took = time.Since(begin)
+	}
+	if row.loads {
+		err = r.judgeKernel(ctx, &out)
+	}
+	if err != nil {
+		return Row{}, err
+	}
+	result := Row{
+		Name:    row.name,
+		Verdict: out.verdict,
+		Seconds: out.took.Round(10 * time.Millisecond).Seconds(),
+		Message: message(out.message),
+	}
+	if out.verdict == Failed {
+		result.Log = logLines(out.log)
+	}
+	return result, nil
+}
+
+// judgeKernel adds to an outcome what the kernel wrote meanwhile.
+func (r *rehearsal) judgeKernel(ctx context.Context, out *outcome) error {
+	kernel, err := r.kernelLog(ctx)
+	if err != nil {
+		return err
+	}
+	bad := faults(kernel)
+	switch {
+	case out.verdict == OK && len(bad) > 0:
+		out.verdict = Failed
+		out.message = fmt.Sprintf("the kernel's log has %d lines about faults; else: %s", len(bad), out.message)
+		out.log = last(bad)
+	case out.verdict == Failed:
+		out.log = slices.Concat(last(kernel), last(out.log))
+	}
+	return nil
+}
+
+// kernelLog returns what the kernel wrote since the last call.
+func (r *rehearsal) kernelLog(ctx context.Context) ([]string, error) {
+	text, err := r.node.Dmesg(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if len(lines) < r.seen { // the oldest lines were dropped: the buffer is full
+		r.seen = 0
+	}
+	more := lines[r.seen:]
+	r.seen = len(lines)
+	return more, nil
+}
+
+// start starts the container of an image.
+func (r *rehearsal) start(ctx context.Context, s subject, mounts ...guest.Mount) (process, error) {
+	for _, path := range s.pod.paths() {
+		err := r.node.Write(ctx, path, []byte(s.pod.Files[path]), 0o644)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return r.node.StartContainer(ctx, s.pod.container(s.name, mounts...))
+}

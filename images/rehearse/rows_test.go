@@ -1,0 +1,162 @@
+package rehearse
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+)
+
+// rehearsed runs all rows on a node with faults. It requires that no process is left when all went
+// well.
+func rehearsed(t *testing.T, upgrade bool, f trouble) (done []Row, err error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { done, err = lives(t, upgrade, f) })
+	return done, err
+}
+
+func lives(t *testing.T, upgrade bool, f trouble) ([]Row, error) {
+	t.Helper()
+	if f.smi == 0 {
+		f.smi = noDevices
+	}
+	n := &fakeNode{t: t, trouble: f, files: map[string]string{}, log: []string{"WARNING: before"}}
+	r := &rehearsal{node: n, image: subject{name: "image", pod: ChartPod(), ours: !f.foreign}}
+	if upgrade {
+		r.previous = &subject{name: "previous", pod: ChartPod(), ours: !f.foreign}
+	}
+	done, err := r.run(t.Context())
+	if err == nil && !strings.Contains(verdicts(done), "failed") {
+		assert.Equalf(t, 0, len(n.left), "processes left")
+	}
+	return done, err
+}
+
+// verdicts are the rows' names by verdict, without those that went well.
+func verdicts(done []Row) string {
+	var b strings.Builder
+	for _, row := range done {
+		if row.Verdict != OK {
+			b.WriteString(row.Name + " " + string(row.Verdict) + ": " + row.Message + "\n")
+		}
+	}
+	return b.String()
+}
+
+func TestPassing(t *testing.T) {
+	t.Parallel()
+	signed := trouble{preflight: `{"name": "module-signing", "status": "ok", "finding": "signed"}`}
+	done, err := rehearsed(t, false, signed)
+	require.NoError(t, err)
+	assert.Equal(t, "", verdicts(done))
+	assert.Equal(t, 10, len(done))
+	done, err = rehearsed(t, true, signed)
+	require.NoError(t, err)
+	assert.Equal(t, "", verdicts(done))
+	assert.Equal(t, len(rows()), len(done))
+	signed.compiles = true
+	done, err = rehearsed(t, false, signed)
+	require.NoError(t, err)
+	assert.Contains(t, done[2].Message, "compiled")
+}
+
+// TestFailing: each fault fails the row that it is about, with the reason; later rows do not guess.
+func TestFailing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		faults  trouble
+		upgrade bool
+		want    []string // the beginnings of all lines of verdicts
+	}{
+		"unfit": {trouble{preflight: `{"name": "kernel-limit", "status": "blocking", "finding": "6.18 is too new", "fix": "take 580"}`}, false,
+			[]string{"preflight failed: kernel-limit: 6.18 is too new (fix: take 580)", "signatures skipped", "modules skipped: there is no driver: preflight stops it",
+				"load skipped", "ready skipped", "device files skipped", "libraries skipped", "stop in use skipped", "restart skipped", "stop skipped"}},
+		"unsigned": {trouble{preflight: `{"name": "module-signing", "status": "blocking", "finding": "no signature"}`}, false,
+			[]string{"signatures failed: module-signing: no signature", "modules skipped"}},
+		"no modules": {trouble{noModules: true}, false,
+			[]string{"signatures skipped", "modules failed: the container ended with 11: no modules for this kernel", "load skipped: there is no driver: there are no modules"}},
+		"refused": {trouble{refuses: true, logs: "nvidia: Unknown symbol x"}, false,
+			[]string{"signatures skipped", "load failed: the container ended with 13: the kernel refused", "ready skipped"}},
+		"a warning of the kernel": {trouble{logs: "WARNING: CPU: 0 PID: 1 at nvidia.c:3"}, false,
+			[]string{"signatures skipped", "load failed: the kernel's log has 1 lines about faults; else: 535.261.03 is loaded"}},
+		"hangs":       {trouble{hangs: true}, false, []string{"signatures skipped", "load failed: nothing came within 10m0s", "ready skipped"}},
+		"taint":       {trouble{taint: 1 << 9}, false, []string{"signatures skipped", "load failed: 535.261.03 is loaded, and the kernel is tainted with W (PWO)"}},
+		"not ready":   {trouble{notReady: true}, false, []string{"signatures skipped", "ready failed: the driver is loaded and not ready: a daemon is down", "device files skipped"}},
+		"no devices":  {trouble{noDevices: true}, false, []string{"signatures skipped", "device files failed: not in /run/nvidia/driver/dev: /dev/nvidia0 c3:0"}},
+		"mixed":       {trouble{library: "470.1"}, false, []string{"signatures skipped", "libraries failed: the kernel has 535.261.03, and /run/nvidia/driver has libcuda.so.470.1"}},
+		"smi":         {trouble{smi: 18}, false, []string{"signatures skipped", "libraries failed: nvidia-smi ends with 18"}},
+		"takes away":  {trouble{takesAway: true}, false, []string{"signatures skipped", `stop in use failed: the driver in use is "", not detached`, "restart skipped", "stop skipped"}},
+		"loads again": {trouble{loadsAgain: true}, false, []string{"signatures skipped", "restart failed: the driver was loaded again"}},
+		"leaves":      {trouble{leaves: true}, false, []string{"signatures skipped", "stop failed: the stop left mounts /run/nvidia/driver"}},
+		"stop code":   {trouble{stopCode: 1}, false, []string{"signatures skipped", "stop in use failed: the container ended with 1, not 0"}},
+		"no way back": {trouble{noWay: true}, true, []string{"signatures skipped", `rollback failed: the state is "failed", the kernel has "": not 470.256.02 again`}},
+		"impatient":   {trouble{impatient: true}, true, []string{"signatures skipped", "upgrade in use failed: the new driver did not wait"}},
+		"old":         {trouble{oldNotReady: true}, true, []string{"previous driver failed: the driver is not ready: a daemon is down", "signatures skipped", "modules skipped: there is no driver: the previous driver does not serve"}},
+		"foreign": {trouble{foreign: true}, true, []string{"preflight skipped: the image has no driver-entrypoint", "signatures skipped", "modules skipped: its own script",
+			"stop in use skipped", "restart skipped", "rollback skipped", "upgrade in use skipped"}},
+		"foreign alone": {trouble{foreign: true}, false, []string{"preflight skipped: the image has no driver-entrypoint", "signatures skipped", "modules skipped: its own script",
+			"stop in use skipped", "restart skipped"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			done, err := rehearsed(t, c.upgrade, c.faults)
+			require.NoError(t, err)
+			got := strings.Split(strings.TrimSpace(verdicts(done)), "\n")
+			for i, want := range c.want {
+				if i >= len(got) || !strings.HasPrefix(got[i], want) {
+					t.Errorf("verdicts %q, want %q at %d", got, want, i)
+				}
+			}
+		})
+	}
+}
+
+// TestGone: a guest that is gone is no verdict about a driver.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	done, err := rehearsed(t, false, trouble{dies: true})
+	if !errors.Is(err, errGone) || !strings.Contains(err.Error(), `"load"`) {
+		t.Errorf("%v", err)
+	}
+	assert.Equal(t, 3, len(done))
+}
+
+func TestTaint(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[uint64]string{0: "|", 1: "P|", 4097: "PO|", 12289: "POE|", 1 << 7: "D|D", 1 << 30: "|0x40000000"} {
+		all, unexpected := taintLetters(value)
+		assert.Equal(t, want, all+"|"+unexpected)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	lines := []string{
+		"nvidia: loading out-of-tree module taints kernel.",
+		"NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.261.03",
+		"NVRM: GPU 0000:00:05.0: RmInitAdapter failed! (0x62:0x25:2416)",
+		"NVRM: GPU 0000:00:05.0: rm_init_adapter failed, device minor number 0",
+	}
+	assert.Equal(t, 0, len(faults(lines)))
+	for _, line := range []string{
+		"Oops: 0002 [#1] SMP", "nvidia: Unknown symbol drm_x (err -2)", "nvidia: disagrees about version of symbol module_layout",
+		"nvidia: version magic '6.1.0' should be '6.12.0'", "NVRM: API mismatch: the client has", "NVRM: Xid (PCI:0000:05:00): 79,",
+	} {
+		assert.Equalf(t, 1, len(faults([]string{line})), "%s", line)
+	}
+}
+
+// TestCleaned: what a guest says gets into a report in bounds, on one line, without what a terminal obeys.
+func TestCleaned(t *testing.T) {
+	t.Parallel()
+	got := message("a\x1b[2J\nb\r" + strings.Repeat("x", 5000))
+	assert.Equal(t, true, len(got) < 2100 && strings.HasPrefix(got, `a\x1b[2J b `))
+	lines := make([]string, 100)
+	lines[99] = "last\x07" + strings.Repeat("é", 500)
+	cleaned := logLines(last(lines))
+	assert.Equal(t, maxLines, len(cleaned))
+	assert.Equal(t, true, strings.HasPrefix(cleaned[maxLines-1], `last\a`) && len(cleaned[maxLines-1]) < 310)
+}

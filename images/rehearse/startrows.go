@@ -1,0 +1,176 @@
+package rehearse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// notOurs is why a row of an image of others is skipped.
+const notOurs = "the image has no driver-entrypoint, so it has no status"
+
+// startPrevious brings the previous driver up.
+func (r *rehearsal) startPrevious(ctx context.Context) (outcome, error) {
+	out, err := r.serve(ctx, *r.previous, &r.old)
+	if err != nil || out.verdict == Failed {
+		return out, err
+	}
+	version, err := r.loadedVersion(ctx)
+	return ok("%s serves", version), err
+}
+
+// serve starts a container and waits until its driver serves.
+func (r *rehearsal) serve(ctx context.Context, s subject, p *process) (outcome, error) {
+	started, err := r.start(ctx, s)
+	if err != nil {
+		return outcome{}, err
+	}
+	line := scriptDone
+	if s.ours {
+		line = readyOrNot
+	}
+	text, out, err := r.await(ctx, started, line, time.Hour)
+	if err != nil || out.verdict == Failed {
+		return out, errors.Join(err, started.Kill(ctx))
+	}
+	if strings.Contains(text, "not ready: ") {
+		out, err = r.why(ctx, started, "the driver is not ready")
+		return out, errors.Join(err, started.Kill(ctx))
+	}
+	*p = started
+	return outcome{}, nil
+}
+
+// modules starts the driver and waits until it has its modules. A previous driver ends before, as
+// the DaemonSet ends its pod.
+func (r *rehearsal) modules(ctx context.Context) (outcome, error) {
+	if r.previous != nil && r.old == nil {
+		r.absent = "the previous driver does not serve"
+	}
+	if r.absent != "" {
+		return r.unserved(), nil
+	}
+	if r.old != nil {
+		r.replaced = time.Now()
+		out, err := r.stopNow(ctx, r.old)
+		r.old = nil
+		if err != nil || out.verdict == Failed {
+			r.absent = "the previous driver did not end"
+			return out, err
+		}
+	}
+	r.begun = time.Now()
+	var err error
+	r.driver, err = r.start(ctx, r.image)
+	if err != nil {
+		return outcome{}, err
+	}
+	if !r.image.ours {
+		return skipped("its own script does that: see the row load"), nil
+	}
+	line, out, err := r.await(ctx, r.driver, modulesFound, 24*time.Hour)
+	if err != nil {
+		return out, err
+	}
+	if strings.Contains(line, "waiting for") {
+		out, err = r.why(ctx, r.driver, "the driver waits for a fit node")
+	}
+	if err != nil || out.verdict == Failed {
+		r.absent = "there are no modules"
+		return out, err
+	}
+	if strings.Contains(r.driver.Output(), "compiling driver=") {
+		return ok("compiled: for so long a node without modules has no driver"), nil
+	}
+	return ok("found, nothing was compiled"), nil
+}
+
+func (r *rehearsal) unserved() outcome { return skipped("there is no driver: %s", r.absent) }
+
+// load waits until the kernel has the modules, and looks at what they made of it.
+func (r *rehearsal) load(ctx context.Context) (outcome, error) {
+	if r.absent != "" {
+		return r.unserved(), nil
+	}
+	line := loaded
+	if !r.image.ours {
+		line = scriptDone
+	}
+	_, out, err := r.await(ctx, r.driver, line, waitLimit)
+	if err != nil || out.verdict == Failed {
+		r.absent = "it does not load"
+		return out, err
+	}
+	version, err := r.loadedVersion(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	if version == "" {
+		r.absent = "it is not loaded"
+		return failed("the container goes on, but the kernel has no module nvidia"), nil
+	}
+	text, err := r.shell(ctx, "cat /proc/sys/kernel/tainted")
+	if err != nil {
+		return outcome{}, err
+	}
+	value, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return outcome{}, fmt.Errorf("read the taint of the guest's kernel: %w", err)
+	}
+	all, unexpected := taintLetters(value)
+	if unexpected != "" {
+		return failed("%s is loaded, and the kernel is tainted with %s (%s)", version, unexpected, all), nil
+	}
+	return ok("%s is loaded; taint %s", version, all), nil
+}
+
+// loadedVersion is the version of the module nvidia in the kernel, "" if it is not there.
+func (r *rehearsal) loadedVersion(ctx context.Context) (string, error) {
+	return r.shell(ctx, "cat /sys/module/nvidia/version 2>/dev/null || true")
+}
+
+// ready waits until the driver serves.
+func (r *rehearsal) ready(ctx context.Context) (outcome, error) {
+	switch {
+	case r.absent != "":
+		return r.unserved(), nil
+	case !r.image.ours:
+		return ok("its script is done"), nil
+	}
+	line, out, err := r.await(ctx, r.driver, readyOrNot, waitLimit)
+	if err == nil && strings.Contains(line, "not ready: ") {
+		out, err = r.why(ctx, r.driver, "the driver is loaded and not ready")
+	}
+	if err != nil || out.verdict == Failed {
+		r.absent = "it is not ready"
+		return out, err
+	}
+	st, err := r.status(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	var phases []string
+	for _, p := range st.Phases {
+		if p.Seconds >= 1 {
+			phases = append(phases, fmt.Sprintf("%s %.0f s", p.Phase, p.Seconds))
+		}
+	}
+	out = ok("%.1f s after the container's start", time.Since(r.begun).Seconds())
+	if len(phases) > 0 {
+		out.message += ": " + strings.Join(phases, ", ")
+	}
+	return out, nil
+}
+
+// upgraded says how long the node had no driver.
+func (r *rehearsal) upgraded(context.Context) (outcome, error) {
+	if r.absent != "" {
+		return r.unserved(), nil
+	}
+	out := ok("from the end of the previous driver's pod to ready")
+	out.took = time.Since(r.replaced)
+	return out, nil
+}
