@@ -118,6 +118,20 @@ func (d deb) KernelImages(release string) []string {
 
 // KernelMeta is the same in both families: "linux-headers-amd64", "linux-headers-generic",
 // "linux-headers-aws".
+// KernelParts returns the packages of modules. Debian has them, and linux-binary with the kernel, since
+// Linux 6.17 (changelog of its source package linux: "Split kernel modules into own package"). Ubuntu
+// has the modules that few machines need in a package of their own.
+func (d deb) KernelParts(release string) []string {
+	if d.Headers(release) == nil {
+		return nil
+	}
+	return []string{
+		"linux-binary-" + release,
+		"linux-modules-" + release,
+		"linux-modules-extra-" + release,
+	}
+}
+
 func (d deb) KernelMeta(flavour string) string { return headersPrefix + flavour }
 
 // BuildDirs returns one folder for every flavour. Its Makefile leads to the shared part.

@@ -66,6 +66,9 @@ type Distro interface {
 	// KernelImages returns the possible names of the package with the kernel itself; dependencies,
 	// as in Headers, for rpm packages.
 	KernelImages(release string) []string
+	// KernelParts returns what else a kernel may consist of, its modules for the most part, as
+	// KernelImages names packages. A system need not have all of them.
+	KernelParts(release string) []string
 	// KernelMeta returns the package that depends on the headers of the kernel that the system
 	// installs for a flavour. For rpm packages it returns the package of those headers, whose
 	// newest version belongs to that kernel.

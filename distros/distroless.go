@@ -30,3 +30,11 @@ func (d deb) Distroless(arch string) Distroless {
 		Assumed:  []string{"awk", "debconf", "debconf-2.0", "dpkg", "perl"}, Links: links,
 	})
 }
+
+// GuestPrograms returns the packages of what runs containers in a virtual machine without a system of
+// its own: a shell with all usual programs, and a runtime. They are Debian's, because its packages
+// of both need little else: nil for other systems, and for releases whose runtime is too old.
+func GuestPrograms(d Distro) []string {
+	own, ok := d.(deb)
+	return given(ok && own.family == "debian" && !own.oldRuntime, "busybox-static", "runc")
+}

@@ -43,6 +43,9 @@ func (d packageless) KernelFlavour(arch string) string { return forArch(arch, d.
 func (d packageless) KernelImages(string) []string { return nil }
 
 // KernelMeta returns "".
+// KernelParts returns nil.
+func (d packageless) KernelParts(string) []string { return nil }
+
 func (d packageless) KernelMeta(string) string { return "" }
 
 // BuildDirs returns the folder on the host.

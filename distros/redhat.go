@@ -107,6 +107,21 @@ func (d el) KernelImages(release string) []string {
 
 // KernelMeta returns the headers package of the flavour: the system installs the series of its
 // newest version.
+// KernelParts returns provides of the packages of modules: kernel-modules-core since RHEL 9.2, with the
+// flavour behind the first word (kernel.spec of CentOS Stream and of Oracle's UEK). Modules for
+// machines that are no servers are left out.
+func (d el) KernelParts(release string) []string {
+	name := "kernel"
+	if r := ParseRelease(release); r.Flavour != "" {
+		name += "-" + r.Flavour
+	}
+	return given(
+		isRelease(release) && !d.singlePackage,
+		name+"-modules-core-uname-r = "+release,
+		name+"-modules-uname-r = "+release,
+	)
+}
+
 func (d el) KernelMeta(flavour string) string {
 	if flavour == "" {
 		return "kernel-devel"

@@ -75,8 +75,8 @@ type Builder struct {
 	slots     *semaphore.Weighted
 }
 
-// env is what packages are found and read with.
-func (b *Builder) env() packages.Env {
+// Env is what packages are found and read with.
+func (b *Builder) Env() packages.Env {
 	return packages.Env{
 		Store: b.Store, Fetch: b.Fetch, Jobs: b.Jobs, XZ: b.XZ,
 		Machine: b.Machine, AllowRollback: b.AllowRollback,

@@ -49,7 +49,7 @@ func (b *Builder) Download(ctx context.Context, r *recipe.Recipe) (all []Downloa
 		}
 		return false, b.downloadFiles(ctx, r, spool, step)
 	}
-	err = b.step(r.Target(), "download", work)
+	err = b.Step(r.Target(), "download", work)
 	if err != nil {
 		return nil, fmt.Errorf("download for %s: %w", r.Target(), err)
 	}
@@ -109,13 +109,13 @@ func (b *Builder) downloadFiles(
 	if err != nil {
 		return err
 	}
-	reader, err := packages.NewReader(b.env(), sources(r), lower)
+	reader, err := packages.NewReader(b.Env(), sources(r), lower)
 	if err != nil {
 		return err
 	}
 	report := func(url string) func(done, total int64) { return step.File(path.Base(url)) }
 	eg, ctx := errgroup.WithContext(ctx)
-	eg.SetLimit(b.env().AtOnce())
+	eg.SetLimit(b.Env().AtOnce())
 	for _, p := range r.AllPackages() {
 		eg.Go(func() error {
 			client, err := reader.Client(p.URL)

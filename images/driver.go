@@ -121,7 +121,7 @@ func (b *Builder) unpackDriver(
 		return have, err
 	}
 	defer func() { _ = spool.Close() }() // nothing to lose: the file has no name
-	d, err := driver.Read(ctx, b.env(), r, spool, step)
+	d, err := driver.Read(ctx, b.Env(), r, spool, step)
 	if err != nil {
 		return have, err
 	}

@@ -19,7 +19,7 @@ import (
 // the kernels that they have; one that they lack is no error. Other errors: ErrNotCompiling, and
 // those of Plan.
 func (b *Builder) FetchHeaders(ctx context.Context, ref string, img *registry.Opened, releases []string, client *fetch.Client) (found []string, err error) {
-	env := b.env()
+	env := b.Env()
 	env.Store = client.Store
 	env.Fetch = client
 	work := func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
@@ -43,7 +43,7 @@ func (b *Builder) FetchHeaders(ctx context.Context, ref string, img *registry.Op
 		}
 		return false, nil
 	}
-	err = b.step(ref, "kernel headers", work)
+	err = b.Step(ref, "kernel headers", work)
 	return found, err
 }
 

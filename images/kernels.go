@@ -53,7 +53,7 @@ func (b *Builder) DatedKernels(
 	}
 	step := b.Observe.Begin(t.Platform(), "dates of the kernels")
 	list := make([]DatedKernel, len(offered))
-	missing := Parallel(ctx, b.env().AtOnce(), len(offered), func(i int) (err error) {
+	missing := Parallel(ctx, b.Env().AtOnce(), len(offered), func(i int) (err error) {
 		k := offered[i]
 		list[i].Kernel = k.Kernel
 		client, err := repos.Client(k.URL)
@@ -78,14 +78,15 @@ func (b *Builder) DatedKernels(
 func (b *Builder) offeredKernels(
 	ctx context.Context, t matrix.Target, o recipe.Options,
 ) (list []packages.Kernel, repos packages.Repositories, err error) {
-	err = b.step(
+	err = b.Step(
 		t.Platform(),
 		"kernels",
 		func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
-			_, repos, err = b.open(ctx, t, o, spool, step)
+			system, err := b.OpenSystem(ctx, t, o, spool, step)
 			if err != nil {
 				return false, err
 			}
+			repos = system.Repositories
 			list, cached, err = b.indexedKernels(ctx, t, repos, step)
 			return cached, err
 		},

@@ -210,21 +210,7 @@ func (b *Builder) headersLayer(
 		k.Headers,
 		func(lower *rootfs.Tree, spool *rootfs.Spool, all []packages.Unpacked) (*rootfs.Tree, error) {
 			tree := rootfs.New(spool, lower)
-			if err := packages.Place(tree, all); err != nil {
-				return nil, err
-			}
-			// The link by which modules are built is in the kernel's own package with all rpm
-			// kernels.
-			link := "lib/modules/" + k.Release + "/build"
-			if tree.Exists(link) {
-				return tree, nil
-			}
-			for _, dir := range r.Distro.BuildDirs(k.Release) {
-				if tree.Exists(dir) {
-					return tree, tree.AddLink(link, "/"+dir)
-				}
-			}
-			return tree, nil
+			return tree, packages.PlaceHeaders(r.Distro, tree, k.Release, all)
 		},
 	)
 }
@@ -254,7 +240,7 @@ func (b *Builder) unpackedLayer(
 			if len(pkgs) == 0 {
 				return install(lower, spool, nil)
 			}
-			reader, err := packages.NewReader(b.env(), sources(r), lower)
+			reader, err := packages.NewReader(b.Env(), sources(r), lower)
 			if err != nil {
 				return nil, err
 			}

@@ -62,7 +62,7 @@ func (b *Builder) companionsLayer(ctx context.Context, r *recipe.Recipe) (v1.Lay
 		"companions",
 		inputs,
 		func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-			return driver.ReadCompanions(ctx, b.env(), r, spool, step)
+			return driver.ReadCompanions(ctx, b.Env(), r, spool, step)
 		},
 	)
 }
@@ -89,7 +89,7 @@ func (b *Builder) fabricLayer(ctx context.Context, r *recipe.Recipe) (v1.Layer, 
 		"fabric",
 		inputs,
 		func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-			return driver.ReadFabric(ctx, b.env(), r, spool, step)
+			return driver.ReadFabric(ctx, b.Env(), r, spool, step)
 		},
 	)
 	if err != nil {

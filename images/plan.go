@@ -147,26 +147,26 @@ func (b *Builder) offline() (*Builder, error) {
 func (b *Builder) findPins(ctx context.Context, d *Draft) (pins recipe.Pins, err error) {
 	t := d.target
 	work := func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
-		base, repos, err := b.open(ctx, t, d.options, spool, step)
+		system, err := b.OpenSystem(ctx, t, d.options, spool, step)
 		if err != nil {
 			return false, &OpenError{err}
 		}
 		wants := d.Recipe.Asked.Wants
-		pins, err = b.resolve(ctx, base.Digest, repos, wants, t.Driver.Version, step)
+		pins, err = b.resolve(ctx, system.Base.Digest, system.Repositories, wants, t.Driver.Version, step)
 		if err != nil {
 			// Images that ask the same share this error, so it does not name one of them.
 			return false, fmt.Errorf("packages of %s: %w", t.Platform(), err)
 		}
-		pins.Base = base
+		pins.Base = system.Base
 		pins.Toolkits, err = b.headersImages(ctx, t, d.options, step)
 		return false, err
 	}
-	err = b.step(d.Recipe.Target(), "plan", work)
+	err = b.Step(d.Recipe.Target(), "plan", work)
 	return pins, err
 }
 
-// step is a step of the work that reads images, whose contents go into the spool.
-func (b *Builder) step(
+// Step is a step of the work that reads images, whose contents go into the spool.
+func (b *Builder) Step(
 	target, name string,
 	work func(*rootfs.Spool, *progress.Step) (cached bool, err error),
 ) error {
@@ -179,14 +179,21 @@ func (b *Builder) step(
 	return step.End(cached, errors.Join(err, spool.Close()))
 }
 
-// open reads the base of a target and opens the repositories that its configuration names.
-func (b *Builder) open(
+// System is the base of a system with the repositories that its configuration names.
+type System struct {
+	Base         recipe.Base
+	Facts        *rootfs.Tree // see packages.ReadBase
+	Repositories packages.Repositories
+}
+
+// OpenSystem reads the base of a target and opens its repositories.
+func (b *Builder) OpenSystem(
 	ctx context.Context,
 	t matrix.Target,
 	o recipe.Options,
 	spool *rootfs.Spool,
 	step *progress.Step,
-) (found recipe.Base, repos packages.Repositories, err error) {
+) (system System, err error) {
 	ref := cmp.Or(o.Base, t.System.Base)
 	base, err := b.Registry.Open(
 		ctx,
@@ -194,10 +201,10 @@ func (b *Builder) open(
 		registry.OpenOptions{Arch: t.Arch, Part: registry.Layers},
 	)
 	if oci.IsLocal(ref) && errors.Is(err, fs.ErrNotExist) {
-		return found, nil, fmt.Errorf("%w: %w", packages.ErrBase, err)
+		return system, fmt.Errorf("%w: %w", packages.ErrBase, err)
 	}
 	if _, remote := errors.AsType[*registry.Error](err); remote && o.Base == "" {
-		return found, nil, fmt.Errorf(
+		return system, fmt.Errorf(
 			"base image of %s: %w; without that registry, give a copy of the image (--base oci:DIR); "+
 				"for a release of Debian, make image OS=SYSTEM DRIVER=%s in a checkout makes the base of Debian's own packages",
 			t.System.ID,
@@ -206,21 +213,22 @@ func (b *Builder) open(
 		)
 	}
 	if err != nil {
-		return found, nil, fmt.Errorf("base image of %s: %w", t.System.ID, err)
+		return system, fmt.Errorf("base image of %s: %w", t.System.ID, err)
 	}
-	found = recipe.Base{Name: base.Name, Digest: base.Digest.String(), Location: ref}
+	system.Base = recipe.Base{Name: base.Name, Digest: base.Digest.String(), Location: ref}
 	if oci.IsLocal(ref) {
-		found.Name = "" // a path of this machine has no place in an image
+		system.Base.Name = "" // a path of this machine has no place in an image
 	}
-	tree, err := packages.ReadBase(ctx, b.Layers(), base.Image, found.Digest, spool, step)
+	system.Facts, err = packages.ReadBase(ctx, b.Layers(), base.Image, system.Base.Digest, spool, step)
 	if err != nil {
-		return found, nil, err
+		return system, err
 	}
-	if err := packages.CheckSystem(tree, t.Distro); err != nil {
-		return found, nil, fmt.Errorf("base %s: %w", ref, err)
+	err = packages.CheckSystem(system.Facts, t.Distro)
+	if err != nil {
+		return system, fmt.Errorf("base %s: %w", ref, err)
 	}
-	repos, err = packages.Open(ctx, b.env(), packages.SourcesOf(t, o), tree)
-	return found, repos, err
+	system.Repositories, err = packages.Open(ctx, b.Env(), packages.SourcesOf(t, o), system.Facts)
+	return system, err
 }
 
 // resolve finds packages, unless an earlier plan of equal base, repositories and wants has found

@@ -37,7 +37,7 @@ func (b *Builder) TryCompile(
 	release string,
 ) (_ string, err error) {
 	work := func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
-		c, err := b.openCompiler(ctx, b.env(), ref, img, []string{release}, spool, step)
+		c, err := b.openCompiler(ctx, b.Env(), ref, img, []string{release}, spool, step)
 		if err != nil {
 			return false, fmt.Errorf("compile in %s: %w", ref, err)
 		}
@@ -48,7 +48,7 @@ func (b *Builder) TryCompile(
 		release = k.Release
 		return false, b.compileIn(ctx, c, ref, img.Image, k, step)
 	}
-	err = b.step(ref, "compile", work)
+	err = b.Step(ref, "compile", work)
 	return release, err
 }
 

@@ -234,7 +234,12 @@ func ReadLinkage(path string) (l Linkage, err error) {
 		return l, fmt.Errorf("read the module %s: %w", path, err)
 	}
 	defer file.Close()
-	l, err = readLinkage(file, size)
+	return LinkageOf(path, file, size)
+}
+
+// LinkageOf is ReadLinkage of the content of a module file, of size bytes.
+func LinkageOf(path string, content io.ReaderAt, size int64) (l Linkage, err error) {
+	l, err = readLinkage(content, size)
 	if err != nil {
 		return l, fmt.Errorf("read the module %s: %w", path, err)
 	}

@@ -47,6 +47,15 @@ func Read(root fs.FS) (id, version string, err error) {
 
 // Fields returns all values of the file that Read reads, without quotes, by their names.
 func Fields(root fs.FS) (map[string]string, error) {
+	text, err := Text(root)
+	if err != nil {
+		return nil, err
+	}
+	return parse(text), nil
+}
+
+// Text returns the file that Read reads, as it is.
+func Text(root fs.FS) (string, error) {
 	var missing error
 	for _, name := range Files() {
 		text, err := bounded.FSFile(root, name, maxFile)
@@ -55,11 +64,11 @@ func Fields(root fs.FS) (map[string]string, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("find out which operating system this is: %w", err)
+			return "", fmt.Errorf("find out which operating system this is: %w", err)
 		}
-		return parse(string(text)), nil
+		return string(text), nil
 	}
-	return nil, fmt.Errorf(
+	return "", fmt.Errorf(
 		"find out which operating system this is: it has neither etc/os-release nor usr/lib/os-release: %w",
 		missing,
 	)

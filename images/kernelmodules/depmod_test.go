@@ -41,15 +41,15 @@ func folder(t *testing.T, ours bool) (root, dir string) {
 	root = filepath.Join(t.TempDir(), "opt")
 	dir = filepath.Join(root, "lib/modules", release)
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	var modules []module
+	var modules []Module
 	for _, m := range driver {
 		name := kmod.ModuleName(strings.TrimSuffix(m.file, ".ko"))
 		file := filepath.Join(dir, m.file)
 		require.NoError(t, os.WriteFile(file, imagetest.LinkedModule(name, "535.261.03", release, m.exports, m.needs, m.modinfo...), 0o600))
-		modules = append(modules, module{m.file, name, require.Value(kmod.ReadLinkage(file))(t)})
+		modules = append(modules, Module{m.file, name, require.Value(kmod.ReadLinkage(file))(t)})
 	}
 	if ours {
-		for name, content := range require.Value(depmod(modules))(t) {
+		for name, content := range require.Value(Depmod(modules, nil))(t) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 		}
 	}
@@ -130,13 +130,13 @@ func TestModprobe(t *testing.T) {
 // TestDependencies: modules that need each other are refused, and one that two others need comes last.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
-	needing := func(name string, needs ...string) module {
-		return module{name + ".ko", name, kmod.Linkage{Depends: needs}}
+	needing := func(name string, needs ...string) Module {
+		return Module{name + ".ko", name, kmod.Linkage{Depends: needs}}
 	}
-	diamond := []module{needing("a", "c", "b"), needing("b", "d"), needing("c", "b"), needing("d")}
-	assert.Equal(t, "a.ko c.ko b.ko d.ko", strings.Join(require.Value(dependencies(diamond, "a"))(t), " "))
-	_, err := depmod([]module{needing("a", "b"), needing("b", "a")})
+	diamond := []Module{needing("a", "c", "b"), needing("b", "d"), needing("c", "b"), needing("d")}
+	assert.Equal(t, "a.ko c.ko b.ko d.ko", strings.Join(require.Value(ByName(diamond).Needs("a"))(t), " "))
+	_, err := Depmod([]Module{needing("a", "b"), needing("b", "a")}, nil)
 	assert.ErrorContains(t, err, "need each other")
-	_, err = depmod([]module{{"a.ko", "a", kmod.Linkage{Aliases: []string{"pci:\xff"}}}})
+	_, err = Depmod([]Module{{"a.ko", "a", kmod.Linkage{Aliases: []string{"pci:\xff"}}}}, nil)
 	assert.ErrorIs(t, err, errIndex)
 }

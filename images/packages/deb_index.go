@@ -78,6 +78,14 @@ func (r *debRepositories) find(want, driver string) (*distros.Package, error) {
 	return &all[len(all)-1].Package, nil
 }
 
+func (r *debRepositories) alone(want string) (*distros.Package, bool) {
+	p, ok := r.index.Candidate(want)
+	if !ok {
+		return nil, false
+	}
+	return &p.Package, true
+}
+
 // kernels picks the kernels out of the names of packages.
 func (r *debRepositories) kernels(d distros.Distro) (all []Kernel) {
 	for _, name := range r.index.Names("linux-headers-") {

@@ -26,6 +26,9 @@ type Repositories interface {
 	resolve(ctx context.Context, want, assumed []string) ([]distros.Package, error)
 	// find gives one package alone. A want without a version means the one of a driver's time.
 	find(want, driver string) (*distros.Package, error)
+	// alone gives the package that a kernel's part is in, in the words of distros, without what it
+	// needs.
+	alone(want string) (*distros.Package, bool)
 	// kernels lists the kernels with headers, in any order.
 	kernels(d distros.Distro) []Kernel
 }
@@ -112,6 +115,48 @@ func Resolve(
 	slices.SortFunc(p.Driver, byName)
 	p.Companions, err = findAll(repos, w.Companions, "")
 	return p, err
+}
+
+// KernelPackages returns the packages that a kernel of a system consists of, without what their scripts
+// need to install it. Without the package of the kernel itself it is *distros.UnresolvableError.
+func KernelPackages(
+	ctx context.Context,
+	repos Repositories,
+	d distros.Distro,
+	release string,
+	step *progress.Step,
+) (all []distros.Package, err error) {
+	err = load(ctx, repos, step)
+	if err != nil {
+		return nil, err
+	}
+	images := d.KernelImages(release)
+	if len(images) == 0 {
+		return nil, &distros.UnresolvableError{
+			Relation: release,
+			Reason:   "which is no release of a kernel of " + d.ID(),
+		}
+	}
+	for _, want := range images {
+		p, ok := repos.alone(want)
+		if ok {
+			all = append(all, *p)
+			break
+		}
+	}
+	if len(all) == 0 {
+		return nil, &distros.UnresolvableError{
+			Relation: images[0],
+			Reason:   "no repository has the kernel",
+		}
+	}
+	for _, want := range d.KernelParts(release) {
+		p, ok := repos.alone(want)
+		if ok {
+			all = append(all, *p)
+		}
+	}
+	return all, nil
 }
 
 func findAll(repos Repositories, wants []string, driver string) (all []distros.Package, err error) {

@@ -78,6 +78,25 @@ func Place(tree *rootfs.Tree, all []Unpacked) error {
 	return nil
 }
 
+// PlaceHeaders lays the packages with the headers of a kernel over a base, and makes the link by which
+// modules are built: with all rpm kernels it is in the kernel's own package.
+func PlaceHeaders(d distros.Distro, tree *rootfs.Tree, release string, all []Unpacked) error {
+	err := Place(tree, all)
+	if err != nil {
+		return err
+	}
+	link := "lib/modules/" + release + "/build"
+	if tree.Exists(link) {
+		return nil
+	}
+	for _, dir := range d.BuildDirs(release) {
+		if tree.Exists(dir) {
+			return tree.AddLink(link, "/"+dir)
+		}
+	}
+	return nil
+}
+
 // removeOld deletes the files of a replaced version that no new package put there again.
 func removeOld(tree, lower *rootfs.Tree, list []string) error {
 	for _, name := range list {

@@ -75,6 +75,17 @@ func (r *rpmRepositories) find(want, _ string) (*distros.Package, error) {
 	}
 }
 
+// alone takes the package with the shortest name: kernel-core, not kernel-uki-virt.
+func (r *rpmRepositories) alone(want string) (*distros.Package, bool) {
+	all := r.providers(want)
+	if len(all) == 0 {
+		return nil, false
+	}
+	shortest := slices.MinFunc(all, func(a, b *rpm.Package) int { return len(a.Name) - len(b.Name) })
+	pin := r.pinned(shortest)
+	return &pin, true
+}
+
 // kernels picks the kernels out of what packages provide.
 func (r *rpmRepositories) kernels(d distros.Distro) (all []Kernel) {
 	system, ok := d.(distros.RPM)
@@ -119,12 +130,15 @@ func kernelsOfRPM(d distros.RPM, p *rpm.Package) (all []Kernel) {
 }
 
 // offers reports whether a package satisfies a dependency, given as text.
-func (r *rpmRepositories) offers(text string) bool {
+func (r *rpmRepositories) offers(text string) bool { return len(r.providers(text)) > 0 }
+
+// providers are the packages that satisfy a dependency.
+func (r *rpmRepositories) providers(text string) []*rpm.Package {
 	want, err := rpmfile.ParseRequirement(text)
 	if err != nil {
-		return false
+		return nil
 	}
-	return len(r.index.WhatProvides(want.Relation)) > 0
+	return r.index.WhatProvides(want.Relation)
 }
 
 // defaultSeries is the series of the newest kernel that the package of a flavour is for, "" when
