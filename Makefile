@@ -18,16 +18,19 @@ GO_BUILD = go build -buildvcs=auto -ldflags=-s\ -w
 ARCHS    = amd64 arm64
 PROGRAMS = $(ARCHS:%=programs-%)
 
-.PHONY: all help build driver-build $(PROGRAMS) image test race e2e e2e-full lab gpu buildkitd compat upstream gpulist bench fuzz lint vet docs pictures golden release clean
+.PHONY: all help build driver-build driver-guest $(PROGRAMS) image test race e2e e2e-full lab gpu buildkitd compat upstream gpulist bench fuzz lint vet docs pictures golden release clean
 all: build vet test ## build, vet, fast tests
 
 help: ## this text
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
-build: driver-build $(PROGRAMS) ## bin/driver-build, and the programs of an image for both architectures
+build: driver-build driver-guest $(PROGRAMS) ## bin/driver-build, the programs of an image for both architectures, and that of a guest
 
 driver-build:
 	$(GO_BUILD) -o bin/driver-build ./cmd/driver-build
+
+driver-guest:
+	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 $(GO_BUILD) -tags=netgo,osusergo -o bin/driver-guest-linux-amd64 ./cmd/driver-guest
 
 # Without inlining driver-entrypoint is a twelfth smaller, and with functions at multiples of 16 bytes instead of
 # 32 another hundredth; it asks by HTTP/1.1, as HTTP/2 is a 25th. images/programs makes it the same way.

@@ -46,6 +46,7 @@ type Guest struct {
 	t       testing.TB
 	guest   *guest.Guest
 	console *Console
+	setUp   string              // a script after each boot: /usr is in memory
 	layers  map[string][]string // of images on the guest's own disk, see Unpack
 	allow   []*regexp.Regexp    // lines of the kernel log that are expected
 }
@@ -81,11 +82,12 @@ func Start(t testing.TB, config Config) *Guest {
 	g.console = &Console{guest: g}
 	t.Cleanup(g.end)
 	if config.System == nil {
-		g.Sh("cp -a " + programsDir + "/. /usr/")
+		g.setUp = "cp -a " + programsDir + "/. /usr/"
 	}
 	if config.NoHeaders {
-		g.Sh(hideHeaders)
+		g.setUp += "; " + hideHeaders
 	}
+	g.Sh(g.setUp)
 	return g
 }
 
@@ -105,6 +107,7 @@ func (g *Guest) Reboot(during func(*Console)) {
 		during(g.console)
 	}
 	require.NoError(g.t, <-done)
+	g.Sh(g.setUp)
 }
 
 // Limit multiplies a time limit for an idle machine by a factor that follows from this guest's boot

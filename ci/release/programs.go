@@ -30,14 +30,17 @@ type program struct {
 	platform platform
 }
 
-// programs makes driver-build for all platforms, and the programs of images for both architectures
-// of Linux. driver-build is made without a C compiler: tokens (PKCS#11) are for those who compile
+// programs makes driver-build for all platforms, the programs of images for both architectures of
+// Linux, and that of guests, which are amd64. driver-build is made without a C compiler: tokens (PKCS#11) are for those who compile
 // it themselves.
 func (m *maker) programs(ctx context.Context) error {
 	for _, p := range platforms {
 		names := []string{"driver-build"}
 		if p.os == "linux" {
 			names = append(names, recipe.EntrypointName, recipe.ProbeName)
+		}
+		if p == (platform{"linux", "amd64"}) {
+			names = append(names, programs.GuestName)
 		}
 		for _, name := range names {
 			m.say("%s for %s", name, p)

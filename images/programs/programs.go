@@ -1,5 +1,5 @@
-// Package programs finds this project's own programs that go into images: driver-entrypoint and
-// driver-probe for an architecture. They lie beside driver-build (an archive, a checkout), in a
+// Package programs finds this project's own programs: driver-entrypoint and driver-probe, which go
+// into images, for an architecture, and driver-guest, which goes into guests. They lie beside driver-build (an archive, a checkout), in a
 // folder of the system (a package), or in the cache, where this package puts them if it has to make
 // them with the Go tool.
 //
@@ -64,6 +64,18 @@ func (f *Finder) Find(ctx context.Context, arch string) (found []recipe.Binary, 
 		f.found[arch] = found
 	}
 	return slices.Clone(f.found[arch]), nil
+}
+
+// GuestName is the program in the guests of a rehearsal.
+const GuestName = "driver-guest"
+
+// Guest returns the file of the program for guests. All guests are amd64.
+func (f *Finder) Guest(ctx context.Context) (path string, err error) {
+	found, err := f.program(ctx, GuestName, "amd64")
+	if err != nil {
+		return "", fmt.Errorf("%s: %w%s", GuestName, err, f.remedy())
+	}
+	return found.Path, nil
 }
 
 func (f *Finder) find(ctx context.Context, arch string) ([]recipe.Binary, error) {

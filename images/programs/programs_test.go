@@ -57,6 +57,23 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestGuest: the program for guests is found as those for images are, and only for amd64.
+func TestGuest(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := buildStub(t, dir, GuestName)
+	info := require.Value(buildinfo.ReadFile(file))(t)
+	f := &Finder{Dirs: []string{dir}, Version: version.Of(info)}
+	found, err := f.Guest(t.Context())
+	if runtime.GOARCH == "amd64" {
+		require.NoError(t, err)
+		assert.Equal(t, file, found)
+	}
+	f.Dirs = []string{t.TempDir()}
+	_, err = f.Guest(t.Context())
+	assert.ErrorContains(t, err, "driver-guest: no driver-guest-linux-amd64 in "+f.Dirs[0], "make build")
+}
+
 // buildStub builds an empty program of the right name for this machine into a folder, as make build names it.
 func buildStub(t *testing.T, dir, name string) string {
 	t.Helper()

@@ -124,7 +124,7 @@ func (c *client) start(ctx context.Context, r wire.Request) (*Process, error) {
 	p := &Process{
 		ID:      r.Process,
 		client:  c,
-		name:    fmt.Sprintf("%.200s", strings.Join(r.Args, " ")),
+		name:    title(r.Args),
 		started: time.Now(),
 		news:    make(chan struct{}),
 	}
@@ -189,9 +189,14 @@ type Result struct {
 
 // String returns the result for messages.
 func (r Result) String() string {
-	args := strings.Join(r.Args, " ")
 	took := r.Took.Round(time.Millisecond)
-	return fmt.Sprintf("%.200s: exit code %d after %s\n%s", args, r.Code, took, tail(r.Output))
+	return fmt.Sprintf("%s: exit code %d after %s\n%s", title(r.Args), r.Code, took, tail(r.Output))
+}
+
+// title names a command in messages: of a script its first line.
+func title(args []string) string {
+	first, _, _ := strings.Cut(strings.Join(args, " "), "\n")
+	return fmt.Sprintf("%.100s", first)
 }
 
 func hostEnv() []string { return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"} }
