@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,11 +25,25 @@ type Note struct {
 	Severity string `json:"severity" yaml:"severity"`
 }
 
-// Notes are the advisories of a driver of the matrix on a day.
-func Notes(d matrix.Driver, day time.Time) (all []Note) {
-	for _, a := range AdvisoriesOf(d) {
-		n := Note{a, Notice}
-		if a.Warns(day) {
+// Advisor judges drivers by what is known of them.
+type Advisor struct {
+	Day   time.Time           // on which support has ended or has not
+	Known *VulnerabilityTable // nil: the built-in one
+}
+
+// Vulnerabilities returns the table that the advisor goes by.
+func (a Advisor) Vulnerabilities() *VulnerabilityTable {
+	if a.Known != nil {
+		return a.Known
+	}
+	return BuiltinVulnerabilities()
+}
+
+// Notes are the advisories of a driver of the matrix. Its vulnerabilities are not among them.
+func (a Advisor) Notes(d matrix.Driver) (all []Note) {
+	for _, one := range AdvisoriesOf(d) {
+		n := Note{one, Notice}
+		if one.Warns(a.Day) {
 			n.Severity = Warning
 		}
 		all = append(all, n)
@@ -55,28 +70,42 @@ func AdvisoriesOf(d matrix.Driver) (all []driverinfo.Advisory) {
 	})
 }
 
+// Vulnerable is the kind of warning about a driver with known CVEs.
+const Vulnerable = "vulnerable"
+
 // WarningKinds are all types of warnings.
 func WarningKinds() []string {
-	return []string{driverinfo.EndOfLife, driverinfo.KnownBad, driverinfo.KernelBroken}
+	return []string{driverinfo.EndOfLife, driverinfo.KnownBad, driverinfo.KernelBroken, Vulnerable}
+}
+
+// ParseVulnerable returns the score of vulnerable=SCORE, 0 for the word alone. ok is false for
+// another kind of warning.
+func ParseVulnerable(kind string) (score float64, ok bool) {
+	rest, ok := strings.CutPrefix(kind, Vulnerable)
+	if !ok || rest == "" {
+		return 0, ok
+	}
+	text, ok := strings.CutPrefix(rest, "=")
+	score, err := strconv.ParseFloat(text, 64)
+	return score, ok && err == nil && score >= 0 && score <= maxScore
 }
 
 // CheckWarningKind says whether a word is a kind of warning, or all.
 func CheckWarningKind(word string) error {
-	if known := append(WarningKinds(), "all"); !slices.Contains(known, word) {
-		return fmt.Errorf(
-			"%.40q is no kind of warning: it is one of %s",
-			word,
-			strings.Join(known, ", "),
-		)
+	known := append(WarningKinds(), Vulnerable+"=SCORE", "all")
+	_, ok := ParseVulnerable(word)
+	if ok || slices.Contains(known, word) {
+		return nil
 	}
-	return nil
+	const format = "%.40q is no kind of warning: it is one of %s; SCORE is one of CVSS, 0 to 10"
+	return fmt.Errorf(format, word, strings.Join(known, ", "))
 }
 
 // Advice is which of some drivers to take: what list, drivers, gpus and fleet recommend. A driver
 // whose fabric manager is not known is none for machines with NVLink switches; if the best one is
 // such a driver, there is a mark for the best of the others too.
 type Advice struct {
-	Driver  string // the best by [Order]; "" if there are none
+	Driver  string // the best by [Advisor.Order]; "" if there are none
 	Support string // of its branch: "production until 2027-03"
 	// the best of a branch with long-term support that has not ended; "" if there is none
 	LongTerm string
@@ -84,14 +113,13 @@ type Advice struct {
 	marks map[string]string
 }
 
-// Recommend chooses among drivers on a day. It leaves out those for vGPU guests, which need a
-// licence.
-func Recommend(drivers []matrix.Driver, day time.Time) Advice {
-	a := Advice{marks: map[string]string{}}
+// Recommend chooses among drivers. It leaves out those for vGPU guests, which need a licence.
+func (a Advisor) Recommend(drivers []matrix.Driver) Advice {
+	advice := Advice{marks: map[string]string{}}
 	var all, longTerm []rated
 	for _, d := range drivers {
 		if d.VGPU == "" {
-			all = append(all, rate(d, day))
+			all = append(all, a.rate(d))
 		}
 	}
 	slices.SortStableFunc(all, rated.order)
@@ -101,15 +129,15 @@ func Recommend(drivers []matrix.Driver, day time.Time) Advice {
 		}
 	}
 	if len(all) > 0 {
-		a.Driver = all[0].version
-		a.Support = all[0].support()
+		advice.Driver = all[0].version
+		advice.Support = all[0].support()
 	}
 	if len(longTerm) > 0 && longTerm[0].rank() == 0 {
-		a.LongTerm = longTerm[0].version
+		advice.LongTerm = longTerm[0].version
 	}
-	a.mark(all)
-	a.mark(longTerm)
-	return a
+	advice.mark(all)
+	advice.mark(longTerm)
+	return advice
 }
 
 // mark marks the best of some drivers, the best first, and the best of those for machines with
@@ -136,10 +164,10 @@ func (a *Advice) mark(some []rated) {
 // Mark says of a version that it is recommended, and how long NVIDIA supports it; "" of any other.
 func (a Advice) Mark(version string) string { return a.marks[version] }
 
-// Order compares drivers on a day, the better one first: one of a branch that NVIDIA recommends for
+// Order compares drivers, the better one first: one of a branch that NVIDIA recommends for
 // production (long-term or not) and supports, then one of another supported branch, then the rest;
-// of these one that is not known to be bad; of these the newest.
-func Order(x, y matrix.Driver, day time.Time) int { return rate(x, day).order(rate(y, day)) }
+// of these one that is not known to be bad; of these one without a known CVE; of these the newest.
+func (a Advisor) Order(x, y matrix.Driver) int { return a.rate(x).order(a.rate(y)) }
 
 // rated is what is known of a driver on a day.
 type rated struct {
@@ -147,27 +175,31 @@ type rated struct {
 	kind           BranchType
 	ended          bool
 	// 1: it is known to be bad, for all nodes, or another release has that mended
-	faults   int
-	switches bool // its fabric manager is known
+	faults     int
+	vulnerable int  // 1: it has known CVEs
+	switches   bool // its fabric manager is known
 }
 
-func rate(d matrix.Driver, day time.Time) rated {
+func (a Advisor) rate(d matrix.Driver) rated {
 	b, _ := Builtin().Branch(d.Version)
 	r := rated{
 		version:  d.Version,
 		kind:     b.Type,
 		switches: len(d.Components[matrix.FabricManager]) > 0,
 	}
-	for _, a := range AdvisoriesOf(d) {
-		if a.Kind == driverinfo.EndOfLife {
-			r.until = a.Until
-			r.ended = a.Warns(day)
+	if len(a.Vulnerabilities().Of(d.Version)) > 0 {
+		r.vulnerable = 1
+	}
+	for _, one := range AdvisoriesOf(d) {
+		if one.Kind == driverinfo.EndOfLife {
+			r.until = one.Until
+			r.ended = one.Warns(a.Day)
 		}
 	}
-	for _, a := range d.Advisories {
+	for _, one := range d.Advisories {
 		// else it is bad for some nodes as all of its branch is
-		everywhere := a.Affects == "" || a.Fixed != ""
-		if a.Kind == driverinfo.KnownBad && a.Nodes == nil && everywhere {
+		everywhere := one.Affects == "" || one.Fixed != ""
+		if one.Kind == driverinfo.KnownBad && one.Nodes == nil && everywhere {
 			r.faults = 1
 		}
 	}
@@ -178,6 +210,7 @@ func (r rated) order(o rated) int {
 	return cmp.Or(
 		cmp.Compare(r.rank(), o.rank()),
 		cmp.Compare(r.faults, o.faults),
+		cmp.Compare(r.vulnerable, o.vulnerable),
 		matrix.CompareVersions(o.version, r.version),
 	)
 }

@@ -71,12 +71,12 @@ func TestRecommend(t *testing.T) {
 	} {
 		day, err := time.Parse(time.DateOnly, c.day)
 		assert.NoError(t, err)
-		a := Recommend(c.drivers, day)
+		a := Advisor{Day: day}.Recommend(c.drivers)
 		got := [5]string{a.Driver, a.Support, a.LongTerm, a.Mark(a.Driver), a.Mark(a.LongTerm)}
 		assert.Equalf(t, [5]string{c.best, c.support, c.longTerm, c.mark, c.mark2}, got, "%s", c.day)
 		assert.Equalf(t, "", a.Mark("470.256.02"), "%s: an old one", c.day)
 	}
-	a := Recommend(lacking, time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC))
+	a := Advisor{Day: time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)}.Recommend(lacking)
 	assert.Equal(t, "recommended with NVLink switches: production until 2027-03", a.Mark("595.91.07"))
 	assert.Equal(t, "recommended with NVLink switches: LTS until 2028-06", a.Mark("580.178.04"))
 	assert.Equal(t, "", a.Mark("580.173.02"))

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
@@ -27,7 +26,9 @@ type Coverage struct {
 	Addable string `json:"addable,omitempty"`
 	// RunsCUDA says how its newest release runs the release of CUDA that was asked for: native,
 	// minor-version, none.
-	RunsCUDA string            `json:"runsCUDA,omitempty"`
+	RunsCUDA string `json:"runsCUDA,omitempty"`
+	// the known CVEs of its newest release; nil if none is known
+	Exposure *Exposure         `json:"vulnerabilities,omitempty"`
 	Releases []ReleaseCoverage `json:"releases"`
 }
 
@@ -46,14 +47,16 @@ type ReleaseCoverage struct {
 
 	// faults that the matrix knows of
 	Advisories []driverinfo.Advisory `json:"advisories,omitempty"`
+	// its known CVEs; nil if none is known
+	Exposure *Exposure `json:"vulnerabilities,omitempty"`
 }
 
 // Coverage compares the branches that are named (by name or by any version of theirs), or all
-// branches, with a matrix on a day, the newest branch first. With lagging it leaves out those whose
+// branches, with a matrix, the newest branch first. With lagging it leaves out those whose
 // newest release the matrix has. With cuda it says how drivers run that release of CUDA.
 func (t *Table) Coverage(
 	m *matrix.Matrix,
-	day time.Time,
+	advisor Advisor,
 	cuda *CUDA,
 	branches []string,
 	lagging bool,
@@ -75,7 +78,7 @@ func (t *Table) Coverage(
 		}
 	}
 	for _, b := range slices.Backward(t.Branches) {
-		c := b.Coverage(m, day, cuda)
+		c := b.Coverage(m, advisor, cuda)
 		if (len(branches) == 0 || slices.Contains(wanted, b.Name)) && (c.Lags || !lagging) {
 			all = append(all, c)
 		}
@@ -83,11 +86,11 @@ func (t *Table) Coverage(
 	return all, err
 }
 
-// Coverage compares the branch with a matrix on a day.
-func (b Branch) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA) Coverage {
-	c := Coverage{Branch: b, Over: b.Ended(day), Matrix: []string{}, Releases: []ReleaseCoverage{}}
+// Coverage compares the branch with a matrix.
+func (b Branch) Coverage(m *matrix.Matrix, advisor Advisor, cuda *CUDA) Coverage {
+	c := Coverage{Branch: b, Over: b.Ended(advisor.Day), Matrix: []string{}, Releases: []ReleaseCoverage{}}
 	stated := map[string]string{}
-	advice := Recommend(m.Drivers, day)
+	advice := advisor.Recommend(m.Drivers)
 	for _, d := range m.Drivers {
 		if d.Branch == b.Name {
 			c.Matrix = append(c.Matrix, d.Version)
@@ -106,6 +109,7 @@ func (b Branch) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA) Coverage {
 			CUDA:        CUDAOf(version, stated[version]),
 			RunsCUDA:    runsCUDA(cuda, version, stated[version]),
 			Recommended: advice.Mark(version),
+			Exposure:    advisor.Vulnerabilities().Exposure(version),
 		}
 		for _, a := range m.AdvisoriesOf(version) {
 			if a.Kind != driverinfo.EndOfLife {
@@ -122,6 +126,7 @@ func (b Branch) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA) Coverage {
 			}
 		}
 		c.Newest = version
+		c.Exposure = r.Exposure
 		c.Date = known.Date
 		c.RunsCUDA = runsCUDA(cuda, version, cmp.Or(stated[version], b.CUDA))
 		c.Lags = len(c.Matrix) > 0 && matrix.CompareVersions(c.Matrix[len(c.Matrix)-1], version) < 0
