@@ -73,6 +73,10 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
+	advisor, err := o.policy.Advisor(a)
+	if err != nil {
+		return err
+	}
 	var known *releases.Table
 	var notes []string
 	err = a.Connect(
@@ -92,7 +96,7 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	rows, err := known.Coverage(m, a.Today(), cuda, o.branches, o.lagging)
+	rows, err := known.Coverage(m, advisor, cuda, o.branches, o.lagging)
 	if err != nil {
 		return session.Usage(err)
 	}
@@ -187,28 +191,28 @@ func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
 				all = append(all, r)
 			}
 		}
-		titles := []string{"VERSION", "RELEASED", "KERNELS", "ARCHIVES", "SHA256", "MATRIX", "CUDA", runs, "NOTE"}
+		titles := []string{"VERSION", "RELEASED", "KERNELS", "ARCHIVES", "SHA256", "MATRIX", "CUDA", runs, "CVES", "NOTE"}
 		return session.ShowList(a, all, titles, func(r releases.ReleaseCoverage) []string {
 			in := ""
 			if r.InMatrix {
 				in = "yes"
 			}
 			return []string{
-				r.Version, r.Date, prefixed("up to ", r.Kernel), strings.Join(r.Archs, " "), strings.Join(r.Checked, " "), in, r.CUDA, r.RunsCUDA, r.Note(),
+				r.Version, r.Date, prefixed("up to ", r.Kernel), strings.Join(r.Archs, " "), strings.Join(r.Checked, " "), in, r.CUDA, r.RunsCUDA, r.Exposure.String(), r.Note(),
 			}
 		})
 	}
 	if len(rows) == 0 && a.Format == "table" { // --lagging, and nothing lags: nothing to say
 		return nil
 	}
-	titles := []string{"BRANCH", "KIND", "END OF LIFE", "NEWEST", "RELEASED", "CUDA", runs, "KERNELS", "MATRIX", "NOTE"}
+	titles := []string{"BRANCH", "KIND", "END OF LIFE", "NEWEST", "RELEASED", "CUDA", runs, "KERNELS", "MATRIX", "CVES", "NOTE"}
 	return session.ShowList(a, rows, titles, func(r releases.Coverage) []string {
 		end := r.End
 		if r.Over && end != releases.EndPassed {
 			end = "over " + end
 		}
 		return []string{
-			r.Name, string(r.Type), end, r.Newest, r.Date, r.CUDA, r.RunsCUDA, prefixed("from ", r.Kernel), strings.Join(r.Matrix, " "), r.Note(),
+			r.Name, string(r.Type), end, r.Newest, r.Date, r.CUDA, r.RunsCUDA, prefixed("from ", r.Kernel), strings.Join(r.Matrix, " "), r.Exposure.String(), r.Note(),
 		}
 	})
 }

@@ -151,7 +151,7 @@ func TestCUDA(t *testing.T) {
 	r := u.tool(t, "list --os ubuntu16.04 --cuda 12.8")
 	r.Want(t, 0, "note: CUDA 12.8 needs driver 525.60.13 or newer, or the package cuda-compat-12-8 in the application's image, on data center GPUs only; "+
 		"from 570.86.10 on nothing is missing, below minor-version means that the driver compiles no PTX of 12.8")
-	assert.Contains(t, r.Stdout, "CUDA           NOTE")
+	assert.Contains(t, r.Stdout, "CUDA           CVES")
 	supports := map[string]releases.CUDASupport{oldDriver: releases.CUDANone, newDriver: releases.CUDAMinor}
 	for _, p := range commandtest.Items[status.Pair](t, u.tool(t, "list -o json --cuda 12.8"), "list.schema.json") {
 		assert.Equalf(t, supports[p.Driver], p.Runs.Support, "%s", p.Driver)
@@ -186,7 +186,8 @@ func TestAdvisories(t *testing.T) {
 	tool("2026-06-30", "list MATRIX").Want(t, 0, fault, "warning: NVIDIA no longer supports the branches of 418.87.01 (2022-03)\n",
 		"note: NVIDIA's support ends soon for the branches of 535.261.03 (2026-06)")
 	tool("2026-07-01", "list MATRIX").Want(t, 0, "warning: NVIDIA no longer supports the branches of 418.87.01 (2022-03), 535.261.03 (2026-06)")
-	assert.Equal(t, fault+"\n", tool("2025-01-01", "list MATRIX --driver "+newDriver).Stderr)
+	const vulnerable = "warning: by NVIDIA's bulletins, driver 535.261.03 (100 known CVEs up to 8.8, 18 fixed in 535.309.01, no fix will come for the others)\n"
+	assert.Equal(t, fault+"\n"+vulnerable, tool("2025-01-01", "list MATRIX --driver "+newDriver).Stderr)
 	for _, p := range commandtest.Items[status.Pair](t, tool("2025-01-01", "list MATRIX -o json --driver "+newDriver), "list.schema.json") {
 		assert.Equal(t, 2, len(p.Advisories))
 		assert.Equal(t, releases.Warning, p.Advisories[0].Severity)
@@ -207,6 +208,12 @@ func TestAdvisories(t *testing.T) {
 	drivers("R535 --deny end-of-life").Want(t, 0)
 	drivers("--lagging --deny known-bad").Want(t, 3, "the matrix lags behind: R535", "1 of kind known-bad")
 	drivers("--deny old").Want(t, 2, "--deny")
+	tool("2026-06-30", "list MATRIX --driver 535.261.03 --deny vulnerable").Want(t, 3, vulnerable, "1 of kind vulnerable")
+	tool("2026-06-30", "list MATRIX --deny vulnerable=8.8,known-bad").Want(t, 3, "NVIDIA's bulletins, driver 418.87.01 (170 ", "1 of kind known-bad, 2 of kind vulnerable=8.8")
+	tool("2026-06-30", "list MATRIX --deny vulnerable=8.9").Want(t, 0)
+	for _, score := range []string{"11", "-1", "", "NaN", "high"} {
+		tool("2026-06-30", "list MATRIX --deny vulnerable="+score).Want(t, 2, "SCORE is one of CVSS, 0 to 10")
+	}
 
 	contradicting := u.file(t, "contradicting.yaml", u.Matrix()+faulty+strings.TrimPrefix(faulty, "\nadvisories:\n"))
 	u.Run(t, "list", "--matrix", contradicting).Want(t, 2, `advisory "test-1" appears twice: first on line`)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,10 +12,12 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 func newGPUsCmd(a *session.App) *cobra.Command {
 	var file flags.Matrix
+	var advisories flags.Advisories
 	var rule bool
 	cmd := &cobra.Command{
 		Use: "gpus [ID|NAME...]", Short: "Say which driver is for which GPU",
@@ -45,7 +46,12 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printGPUs(a, m, args, day)
+			advisor, err := advisories.Advisor(a)
+			if err != nil {
+				return err
+			}
+			advisor.Day = day
+			return printGPUs(a, m, args, advisor)
 		},
 	}
 	f := cmd.Flags()
@@ -60,7 +66,7 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 	return cmd
 }
 
-func printGPUs(a *session.App, m *matrix.Matrix, texts []string, day time.Time) error {
+func printGPUs(a *session.App, m *matrix.Matrix, texts []string, advisor releases.Advisor) error {
 	all := gpus.All()
 	if len(texts) > 0 {
 		var err error
@@ -71,17 +77,8 @@ func printGPUs(a *session.App, m *matrix.Matrix, texts []string, day time.Time) 
 	}
 	// a line for each generation, newest first, and one for its exceptions
 	if a.Format == "table" && len(texts) == 0 {
-		titles := []string{
-			"GENERATION",
-			"GPUS",
-			"DRIVER",
-			"SUPPORT",
-			"LTS",
-			"MODULES",
-			"LAST BRANCH",
-			"SUCH AS",
-		}
-		return session.ShowList(a, gpus.Summary(m, day), titles, func(s gpus.Summed) []string {
+		titles := []string{"GENERATION", "GPUS", "DRIVER", "SUPPORT", "LTS", "CVES", "MODULES", "LAST BRANCH", "SUCH AS"}
+		return session.ShowList(a, gpus.Summary(m, advisor), titles, func(s gpus.Summed) []string {
 			return slices.Concat(
 				[]string{s.Generation, strconv.Itoa(s.Count)},
 				driverColumns(s.Answer),
@@ -91,22 +88,12 @@ func printGPUs(a *session.App, m *matrix.Matrix, texts []string, day time.Time) 
 	}
 	answers := make([]gpus.Answer, len(all))
 	for i, g := range all {
-		answers[i] = gpus.For(m, g, day)
+		answers[i] = gpus.For(m, g, advisor)
 		if !answers[i].Known {
 			a.Warnings(answers[i].ID + " is " + gpus.TakenForNew)
 		}
 	}
-	titles := []string{
-		"ID",
-		"GPU",
-		"GENERATION",
-		"DRIVER",
-		"SUPPORT",
-		"LTS",
-		"MODULES",
-		"LAST BRANCH",
-		"WHY",
-	}
+	titles := []string{"ID", "GPU", "GENERATION", "DRIVER", "SUPPORT", "LTS", "CVES", "MODULES", "LAST BRANCH", "WHY"}
 	return session.ShowList(a, answers, titles, func(g gpus.Answer) []string {
 		return slices.Concat(
 			[]string{g.ID, g.Name, g.Generation},
@@ -138,5 +125,5 @@ func findGPUs(texts []string) (all []gpus.GPU, err error) {
 
 // driverColumns are those about the driver, which both tables have.
 func driverColumns(g gpus.Answer) []string {
-	return []string{g.Driver, g.Support, g.LongTerm, g.Modules, g.LastBranch}
+	return []string{g.Driver, g.Support, g.LongTerm, g.Exposure.String(), g.Modules, g.LastBranch}
 }

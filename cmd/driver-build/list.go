@@ -60,7 +60,11 @@ func (o *listFlags) run(a *session.App) error {
 	if err != nil {
 		return err
 	}
-	status.AddAdvisories(m, pairs, a.Today(), cuda)
+	advisor, err := o.policy.Advisor(a)
+	if err != nil {
+		return err
+	}
+	status.AddAdvisories(m, pairs, advisor, cuda)
 	if !o.excluded {
 		pairs = slices.DeleteFunc(pairs, func(p status.Pair) bool { return p.Excluded != "" })
 	}
@@ -83,7 +87,7 @@ func printPairs(a *session.App, pairs []status.Pair, asked bool) error {
 		_, err = a.Stdout.Write(b)
 		return err
 	}
-	titles := []string{"OS", "DRIVER", "ARCH", "TAG", "SOURCE", "COMPONENTS", "", "NOTE"}
+	titles := []string{"OS", "DRIVER", "ARCH", "TAG", "SOURCE", "COMPONENTS", "", "CVES", "NOTE"}
 	if asked {
 		titles[6] = "CUDA"
 	}
@@ -100,6 +104,7 @@ func printPairs(a *session.App, pairs []status.Pair, asked bool) error {
 			p.Source,
 			componentNames(p),
 			runs,
+			p.Exposure.String(),
 			note(p),
 		}
 	})

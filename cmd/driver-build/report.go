@@ -127,6 +127,11 @@ func (o *reportFlags) page(a *session.App, m *matrix.Matrix) (options status.Rep
 		return options, err
 	}
 	options.Time, err = a.Now()
+	if err != nil {
+		return options, err
+	}
+	options.Advisor, err = o.survey.Policy.Advisor(a)
+	options.Advisor.Day = options.Time
 	return options, err
 }
 

@@ -130,7 +130,7 @@ func TestApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			all := parse(t, c.nodes)
-			p := require.Value(fleet.Recommend(rows(t), all, fleet.Options{At: at}))(t)
+			p := require.Value(fleet.Recommend(rows(t), all, fleet.Options{Advisor: advisor}))(t)
 			checkPlan(t, all, p)
 			got := poolsOf(p)
 			for _, w := range p.Without {
@@ -148,14 +148,14 @@ func TestApart(t *testing.T) {
 // TestHint: a card that keeps a server at an old driver is named, and what Fedora CoreOS needs besides Fedora's image.
 func TestHint(t *testing.T) {
 	t.Parallel()
-	p := require.Value(fleet.Recommend(rows(t), parse(t, []string{ubuntuNode("one", "20b0", "128b"), ubuntuNode("two", "20b0", "128b"), ubuntuNode("three", "20b0")}), fleet.Options{At: at}))(t)
+	p := require.Value(fleet.Recommend(rows(t), parse(t, []string{ubuntuNode("one", "20b0", "128b"), ubuntuNode("two", "20b0", "128b"), ubuntuNode("three", "20b0")}), fleet.Options{Advisor: advisor}))(t)
 	assert.Equalf(t, "[{NVIDIA A100-SXM4-40GB gets driver 470.256.02 because of GeForce GT 710: without it, driver 595.91.07 [one two]}]", fmt.Sprint(p.Hints), "hints")
 	assert.Same(t, []string{"ubuntu2204-r470-hgx"}, slices.Compact(slices.Sorted(maps.Values(poolsOf(p)))))
 
 	labels := map[string]string{"kubernetes.io/arch": "amd64", nfd + "pci-0302_10de_1eb8.present": "true", nfd + "pci-10de.present": "true"}
 	discover(labels, "fedora", "43", "6.17.7-300.fc43.x86_64")
 	coreOS := item("coreos", labels, "6.17.7-300.fc43.x86_64", "Fedora CoreOS 43.20251120.3.0")
-	p = require.Value(fleet.Recommend(rows(t), parse(t, []string{coreOS}), fleet.Options{At: at}))(t)
+	p = require.Value(fleet.Recommend(rows(t), parse(t, []string{coreOS}), fleet.Options{Advisor: advisor}))(t)
 	assert.Same(t, map[string]string{"coreos": "fedora43"}, poolsOf(p))
 	assert.Containsf(t, fmt.Sprint(p.Hints), "package fedora-repos-archive", "hints")
 }

@@ -256,7 +256,7 @@ func (c *chooser) candidates(system, arch string) []matrix.Target {
 			found = append(found, t)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b matrix.Target) int { return releases.Order(a.Driver, b.Driver, c.options.At) })
+	slices.SortStableFunc(found, func(a, b matrix.Target) int { return c.options.Advisor.Order(a.Driver, b.Driver) })
 	c.targets[key] = found
 	return found
 }

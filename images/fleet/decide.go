@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 // machine is a node with what it gets: an image, or a reason.
@@ -88,6 +89,8 @@ func Recommend(m *matrix.Matrix, nodes []Node, o Options) (*Recommendation, erro
 		Without: []Without{},
 		hit:     map[string]bool{},
 		Managed: o.Managed,
+
+		Exposures: map[string]*releases.Exposure{},
 	}
 	var all machines
 	byName := func(a, b Node) int { return cmp.Compare(a.Name, b.Name) }
@@ -133,6 +136,16 @@ func (r *Recommendation) collect(c *chooser, all machines) {
 			Nodes:   g.nodes.names(),
 			Running: g.nodes.running(),
 		})
+	}
+	drivers := all.running()
+	for _, im := range r.Images {
+		drivers = append(drivers, im.Driver)
+	}
+	for _, driver := range drivers {
+		exposure := c.options.Advisor.Vulnerabilities().Exposure(driver)
+		if exposure != nil {
+			r.Exposures[driver] = exposure
+		}
 	}
 	for _, m := range served {
 		r.Taints = append(r.Taints, m.Taints...)

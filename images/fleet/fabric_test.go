@@ -70,7 +70,7 @@ func TestSwitches(t *testing.T) {
 	whole := rows(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		m := drawMatrix(rt, whole)
-		o := fleet.Options{At: at}
+		o := fleet.Options{Advisor: advisor}
 		if rapid.Bool().Draw(rt, "named") {
 			o.Drivers = []string{rapid.SampledFrom(m.Drivers).Draw(rt, "driver").Version}
 		}
@@ -108,12 +108,12 @@ func TestUnnamed(t *testing.T) {
 		return item(name, labels, "6.1.0-56-amd64", "Debian GNU/Linux 12 (bookworm)")
 	}
 	all := parse(t, []string{node("a", "nvidia.com/gpu.present"), node("b", nfd+"pci-0302_10de_1eb8.present")})
-	p := require.Value(fleet.Recommend(m, all, fleet.Options{At: at}))(t)
+	p := require.Value(fleet.Recommend(m, all, fleet.Options{Advisor: advisor}))(t)
 	assert.Equal(t, 0, len(p.Hints))
 	for i := range m.Drivers {
 		m.Drivers[i].Components = nil
 	}
-	p = require.Value(fleet.Recommend(m, all, fleet.Options{At: at}))(t)
+	p = require.Value(fleet.Recommend(m, all, fleet.Options{Advisor: advisor}))(t)
 	assert.Equal(t, 1, len(p.Hints))
 	assert.Same(t, []string{"a"}, p.Hints[0].Nodes)
 	assert.ErrorContains(t, errors.New(p.Hints[0].Text), "nothing says which GPU it has, and driver 595.91.07 comes without the fabric manager")
@@ -136,10 +136,10 @@ func TestAdvisoriesOfNodes(t *testing.T) {
 	}
 	hit := []map[string]string{{"node.kubernetes.io/instance-type": "p6e-gb200.36xlarge"}}
 	warnings := func(p *fleet.Recommendation) []status.Warning {
-		return status.WarningsOf(p.Targets(), at).All
+		return status.WarningsOf(p.Targets(), advisor).All
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		o := fleet.Options{At: at}
+		o := fleet.Options{Advisor: advisor}
 		if rapid.Bool().Draw(rt, "named") {
 			o.Drivers = []string{"595.91.07"}
 		}

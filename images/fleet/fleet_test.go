@@ -23,7 +23,10 @@ import (
 )
 
 // at is a time at which R535 is over, R580 and R595 are supported, and R610 is a branch with new features.
-var at = time.Date(2026, 7, 15, 0, 0, 0, 0, time.UTC)
+var (
+	at      = time.Date(2026, 7, 15, 0, 0, 0, 0, time.UTC)
+	advisor = releases.Advisor{Day: at}
+)
 
 // rows is the matrix of the tests.
 func rows(t testing.TB) *matrix.Matrix {
@@ -44,7 +47,7 @@ func read(t testing.TB, name string) []fleet.Node {
 func TestRecorded(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"eks", "gke", "aks", "openshift", "kubeadm", "devices", "joined"} {
-		for kind, o := range map[string]fleet.Options{"": {At: at}, "-precompiled": {At: at, Precompiled: true}} {
+		for kind, o := range map[string]fleet.Options{"": {Advisor: advisor}, "-precompiled": {Advisor: advisor, Precompiled: true}} {
 			t.Run(name+kind, func(t *testing.T) {
 				t.Parallel()
 				all := read(t, name+".json")
@@ -65,7 +68,7 @@ func TestRecorded(t *testing.T) {
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	all := read(t, "hosts.txt")
-	p := require.Value(fleet.Recommend(rows(t), all, fleet.Options{At: at}))(t)
+	p := require.Value(fleet.Recommend(rows(t), all, fleet.Options{Advisor: advisor}))(t)
 	checkPlan(t, all, p)
 	goldentest.Compare(t, "testdata/golden/hosts.json", string(require.Value(json.MarshalIndent(p, "", "  "))(t))+"\n")
 	assert.Equalf(t, 0, len(p.Pools), "pools")
@@ -161,7 +164,7 @@ func TestGPUs(t *testing.T) {
 			"feature.node.kubernetes.io/system-os_release.ID": "ubuntu", "feature.node.kubernetes.io/system-os_release.VERSION_ID": "22.04"}},
 			"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": "5.15.0-122-generic", "osImage": "Ubuntu 22.04.5 LTS"}}}]}`
 		all := require.Value(fleet.ReadNodes(strings.NewReader(text)))(t)
-		o := fleet.Options{At: at}
+		o := fleet.Options{Advisor: advisor}
 		if strings.Contains(label, "cuda") {
 			o.CUDA = &release
 		}
@@ -191,7 +194,7 @@ func TestRuntimes(t *testing.T) {
 	} {
 		items = append(items, strings.Replace(ubuntuNode(fmt.Sprintf("n%d", i), "1eb8"), `"osImage"`, `"containerRuntimeVersion": "`+version+`", "osImage"`, 1))
 	}
-	p := require.Value(fleet.Recommend(rows(t), parse(t, items), fleet.Options{At: at}))(t)
+	p := require.Value(fleet.Recommend(rows(t), parse(t, items), fleet.Options{Advisor: advisor}))(t)
 	assert.Samef(t, []string{
 		"containerd://1.4.13 of n0, n10 does not read images of --compression zstd: give them images of --compression gzip",
 		"docker://20.10.7 of n4 does not read images of --compression zstd: give them images of --compression gzip",
@@ -208,14 +211,14 @@ func TestOptions(t *testing.T) {
 		o         fleet.Options
 		want, why string // tag, or reason
 	}{
-		"the newest branch for production":      {fleet.Options{At: at}, "595.91.07-debian12", ""},
-		"one that may be chosen":                {fleet.Options{At: at, Drivers: []string{"580.173.02"}}, "580.173.02-debian12", ""},
-		"the best of those that may be chosen":  {fleet.Options{At: at, Drivers: []string{"470.256.02", "535.309.01", "610.57.04"}}, "610.57.04-debian12", ""},
-		"after the end of all branches":         {fleet.Options{At: at.AddDate(5, 0, 0)}, "610.57.04-debian12", ""},
-		"the open modules of an old driver":     {fleet.Options{At: at, Drivers: []string{"470.256.02"}, Flavours: []string{"open"}}, "", "of the drivers that may be chosen, none is made for debian12 on amd64"},
-		"the proprietary modules of a new one":  {fleet.Options{At: at, Flavours: []string{"proprietary"}}, "595.91.07-debian12", ""},
-		"precompiled: the kernel is in the tag": {fleet.Options{At: at, Precompiled: true}, "595.91.07-6.1.0-56-amd64-debian12", ""},
-		"modules beside: the image of them":     {fleet.Options{At: at, Beside: true}, "595.91.07-6.1.0-56-amd64-debian12-modules", ""},
+		"the newest branch for production":      {fleet.Options{Advisor: advisor}, "595.91.07-debian12", ""},
+		"one that may be chosen":                {fleet.Options{Advisor: advisor, Drivers: []string{"580.173.02"}}, "580.173.02-debian12", ""},
+		"the best of those that may be chosen":  {fleet.Options{Advisor: advisor, Drivers: []string{"470.256.02", "535.309.01", "610.57.04"}}, "610.57.04-debian12", ""},
+		"after the end of all branches":         {fleet.Options{Advisor: releases.Advisor{Day: at.AddDate(5, 0, 0)}}, "610.57.04-debian12", ""},
+		"the open modules of an old driver":     {fleet.Options{Advisor: advisor, Drivers: []string{"470.256.02"}, Flavours: []string{"open"}}, "", "of the drivers that may be chosen, none is made for debian12 on amd64"},
+		"the proprietary modules of a new one":  {fleet.Options{Advisor: advisor, Flavours: []string{"proprietary"}}, "595.91.07-debian12", ""},
+		"precompiled: the kernel is in the tag": {fleet.Options{Advisor: advisor, Precompiled: true}, "595.91.07-6.1.0-56-amd64-debian12", ""},
+		"modules beside: the image of them":     {fleet.Options{Advisor: advisor, Beside: true}, "595.91.07-6.1.0-56-amd64-debian12-modules", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -234,7 +237,7 @@ func TestOptions(t *testing.T) {
 	}
 	for version, want := range map[string]string{"12.0": "535.309.01-debian12", "13.0": "of the drivers that may be chosen, none that runs CUDA 13.0 is made for debian12 on amd64"} {
 		release := require.Value(releases.RequireCUDA(rows(t), version))(t)
-		p := require.Value(fleet.Recommend(m, t4, fleet.Options{At: at, CUDA: &release, Drivers: []string{"470.256.02", "535.309.01"}}))(t)
+		p := require.Value(fleet.Recommend(m, t4, fleet.Options{Advisor: advisor, CUDA: &release, Drivers: []string{"470.256.02", "535.309.01"}}))(t)
 		got := ""
 		if len(p.Images) > 0 {
 			got = p.Images[0].Tag
@@ -243,6 +246,6 @@ func TestOptions(t *testing.T) {
 		}
 		assert.Equalf(t, want, got, "CUDA %s", version)
 	}
-	_, err := fleet.Recommend(m, t4, fleet.Options{At: at, Drivers: []string{"1.2.3"}})
+	_, err := fleet.Recommend(m, t4, fleet.Options{Advisor: advisor, Drivers: []string{"1.2.3"}})
 	assert.ErrorContains(t, err, `1.2.3`)
 }

@@ -25,7 +25,7 @@ func gets(t rapid.TB, labels map[string]string) string {
 	n.GPUs = gpusOf(labels, false)
 	n.complete()
 	c := &chooser{matrix: m, targets: map[string][]matrix.Target{}, known: map[string]machine{}}
-	c.options.At = time.Date(2026, 7, 15, 0, 0, 0, 0, time.UTC)
+	c.options.Advisor.Day = time.Date(2026, 7, 15, 0, 0, 0, 0, time.UTC)
 	one := c.choose(&n)
 	if one.code != "" {
 		return one.code

@@ -58,7 +58,7 @@ func TestManagedDrivers(t *testing.T) {
 			t.Parallel()
 			all := parse(t, []string{c.node})
 			for _, managed := range []bool{false, true} {
-				p := require.Value(fleet.Recommend(rows(t), all, fleet.Options{At: at, Managed: managed}))(t)
+				p := require.Value(fleet.Recommend(rows(t), all, fleet.Options{Advisor: advisor, Managed: managed}))(t)
 				checkPlan(t, all, p)
 				served := c.want == "" || managed && c.want == fleet.ManagedDriver
 				assert.Equalf(t, served, len(p.Pools) == 1, "a pool, with managed %v: %v", managed, p.Without)

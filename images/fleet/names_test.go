@@ -39,7 +39,7 @@ func TestOthersChangeNoName(t *testing.T) {
 		forEver bool
 	}{"any labels": {drawNodes, false}, "all labels": {drawLabelled, true}} {
 		t.Run(name, rapid.MakeCheck(func(rt *rapid.T) {
-			o := fleet.Options{At: at, Precompiled: rapid.Bool().Draw(rt, "precompiled")}
+			o := fleet.Options{Advisor: advisor, Precompiled: rapid.Bool().Draw(rt, "precompiled")}
 			stay := c.draw(rt, "stay", 8)
 			before := append(slices.Clone(stay), c.draw(rt, "leave", 4)...)
 			after := append(slices.Clone(stay), c.draw(rt, "join", 4)...)
@@ -106,7 +106,7 @@ func poolsOfDevices(t *testing.T, devices []string) map[string]string {
 		items = append(items, ubuntuNode(device+"-"+string(rune('a'+i)), device))
 	}
 	all := parse(t, items)
-	p := require.Value(fleet.Recommend(rows(t), all, fleet.Options{At: at}))(t)
+	p := require.Value(fleet.Recommend(rows(t), all, fleet.Options{Advisor: advisor}))(t)
 	checkPlan(t, all, p)
 	pools := map[string]string{}
 	for node, pool := range poolsOf(p) {

@@ -137,7 +137,7 @@ func TestJoins(t *testing.T) {
 		keeps           bool
 	}{"any labels": {drawNodes, drawNodes, false}, "all labels": {drawLabelled, drawLabelled, true}} {
 		t.Run(name, rapid.MakeCheck(func(rt *rapid.T) {
-			o := fleet.Options{At: at, Precompiled: rapid.Bool().Draw(rt, "precompiled")}
+			o := fleet.Options{Advisor: advisor, Precompiled: rapid.Bool().Draw(rt, "precompiled")}
 			here := draw.here(rt, "here", 10)
 			before := require.Value(fleet.Recommend(m, here, o))(rt)
 			all := append(here, draw.newcomers(rt, "new", 3)...)
@@ -173,7 +173,7 @@ func TestNoMachines(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		some := rapid.SliceOfNDistinct(rapid.SampledFrom(noMachines), 1, -1, rapid.ID).Draw(rt, "no machines")
 		decide := func(all []fleet.Node) (p *fleet.Recommendation, values, unserved string) {
-			p = require.Value(fleet.Recommend(m, all, fleet.Options{At: at}))(rt)
+			p = require.Value(fleet.Recommend(m, all, fleet.Options{Advisor: advisor}))(rt)
 			checkPlan(rt, all, p)
 			var text strings.Builder
 			err := p.WriteValues(&text, "h.example/a")
@@ -208,7 +208,7 @@ func TestAnyFleet(t *testing.T) {
 	m := rows(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		all := drawNodes(rt, "n", 14)
-		o := fleet.Options{At: at, Precompiled: rapid.Bool().Draw(rt, "precompiled"), Managed: rapid.Bool().Draw(rt, "managed")}
+		o := fleet.Options{Advisor: advisor, Precompiled: rapid.Bool().Draw(rt, "precompiled"), Managed: rapid.Bool().Draw(rt, "managed")}
 		o.Beside = !o.Precompiled && rapid.Bool().Draw(rt, "modules beside")
 		decide := func(all []fleet.Node) (*fleet.Recommendation, string) {
 			p, err := fleet.Recommend(m, all, o)
@@ -257,17 +257,17 @@ func TestNamesStay(t *testing.T) {
 		}
 		return p.Pools[i].Name
 	}
-	whole, err := fleet.Recommend(rows(t), all, fleet.Options{At: at})
+	whole, err := fleet.Recommend(rows(t), all, fleet.Options{Advisor: advisor})
 	assert.NoError(t, err)
 	for _, n := range all {
 		want := find(whole, n.Name)
 		if want == "" {
 			continue
 		}
-		alone, err := fleet.Recommend(rows(t), []fleet.Node{n}, fleet.Options{At: at})
+		alone, err := fleet.Recommend(rows(t), []fleet.Node{n}, fleet.Options{Advisor: advisor})
 		assert.NoError(t, err)
 		assert.Equalf(t, want, find(alone, n.Name), "the pool of %s, alone", n.Name)
-		other, err := fleet.Recommend(rows(t), all, fleet.Options{At: at, Drivers: []string{"470.256.02", "535.309.01", "610.57.04"}})
+		other, err := fleet.Recommend(rows(t), all, fleet.Options{Advisor: advisor, Drivers: []string{"470.256.02", "535.309.01", "610.57.04"}})
 		assert.NoError(t, err)
 		if got := find(other, n.Name); got != "" {
 			assert.Equalf(t, want, got, "the pool of %s, with other drivers", n.Name)

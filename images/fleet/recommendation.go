@@ -7,8 +7,6 @@
 package fleet
 
 import (
-	"time"
-
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -23,9 +21,9 @@ type Options struct {
 	Precompiled bool     // images with the modules of one kernel, and a pool for each kernel
 	// images of modules beside the driver's, for the kernels of the nodes
 	Beside  bool
-	Managed bool           // also nodes whose platform says that it brings the driver
-	CUDA    *releases.CUDA // that workloads need; nil: any
-	At      time.Time      // decides which branches are still supported
+	Managed bool             // also nodes whose platform says that it brings the driver
+	CUDA    *releases.CUDA   // that workloads need; nil: any
+	Advisor releases.Advisor // decides which drivers are better
 }
 
 // Recommendation is what a fleet needs.
@@ -46,6 +44,8 @@ type Recommendation struct {
 	// Taints of nodes with a driver that the chart does not tolerate by itself.
 	Taints []Taint `json:"taints,omitempty"`
 	Hints  []Hint  `json:"hints,omitempty"`
+	// Exposures are the known CVEs of drivers that nodes run or get, by the version of the driver.
+	Exposures map[string]*releases.Exposure `json:"vulnerabilities,omitempty"`
 
 	hit map[string]bool // advisories that hit a node, by driver and id
 }

@@ -21,7 +21,7 @@ type shape struct {
 // decide makes the plan of a cluster with these nodes, which are called a, b and so on.
 func decide(t *testing.T, shapes ...shape) *fleet.Recommendation {
 	t.Helper()
-	return decideWith(t, rows(t), fleet.Options{At: at}, shapes...)
+	return decideWith(t, rows(t), fleet.Options{Advisor: advisor}, shapes...)
 }
 
 func decideWith(t *testing.T, m *matrix.Matrix, o fleet.Options, shapes ...shape) *fleet.Recommendation {
@@ -129,7 +129,7 @@ func TestVGPU(t *testing.T) {
 	m.Drivers = append(m.Drivers, guest)
 	vgpu := shape{labels: map[string]string{"nvidia.com/gpu.present": "true", "nvidia.com/vgpu.present": "true"}}
 	for want, drivers := range map[string][]string{"580.105.08": {"580.105.08", "595.91.07"}, fleet.VGPUGuest: {"595.91.07"}} {
-		assert.Equalf(t, want, place(decideWith(t, m, fleet.Options{At: at, Drivers: drivers}, vgpu)), "of %v", drivers)
+		assert.Equalf(t, want, place(decideWith(t, m, fleet.Options{Advisor: advisor, Drivers: drivers}, vgpu)), "of %v", drivers)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
@@ -29,14 +28,16 @@ type Answer struct {
 	Support string `json:"support,omitempty"`
 	// the newest that drives it of a branch with long-term support that has not ended
 	LongTerm string `json:"longTerm,omitempty"`
+	// known CVEs of Driver; nil if none is known
+	Exposure *releases.Exposure `json:"vulnerabilities,omitempty"`
 	// the flavours of Driver that drive it: any, open, proprietary or none
 	Modules string `json:"modules"`
 	Why     string `json:"why"`
 }
 
-// For returns what a matrix has for a GPU on a day. For one that NVLink switches can join it is a
+// For returns what a matrix has for a GPU. For one that NVLink switches can join it is a
 // driver whose components for them are known, if there is one.
-func For(m *matrix.Matrix, g GPU, day time.Time) Answer {
+func For(m *matrix.Matrix, g GPU, advisor releases.Advisor) Answer {
 	a := Answer{ID: g.ID(), GPU: g, Modules: ModulesNone}
 	_, a.Known = Lookup(g.Device)
 	newest, _, ok := Newest(m, g)
@@ -57,11 +58,12 @@ func For(m *matrix.Matrix, g GPU, day time.Time) Answer {
 	if len(whole) > 0 {
 		some = whole
 	}
-	advice := releases.Recommend(some, day)
+	advice := advisor.Recommend(some)
 	a.Branch = newest.Branch
 	a.Driver = advice.Driver
 	a.Support = advice.Support
 	a.LongTerm = advice.LongTerm
+	a.Exposure = advisor.Vulnerabilities().Exposure(a.Driver)
 	for _, d := range some {
 		if d.Version == a.Driver {
 			a.Modules = modules(d, g)

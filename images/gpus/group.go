@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 // group is all GPUs of a generation that are alike.
@@ -85,19 +85,19 @@ type Summed struct {
 	Count int
 }
 
-// Summary returns what a matrix has for each generation on a day, the newest first; GPUs that
+// Summary returns what a matrix has for each generation, the newest first; GPUs that
 // differ from most of their generation, and those that need another driver for NVLink switches,
 // have lines of their own.
-func Summary(m *matrix.Matrix, day time.Time) []Summed {
+func Summary(m *matrix.Matrix, advisor releases.Advisor) []Summed {
 	var lines []Summed
 	for _, g := range groups(All(), func(g GPU) string {
-		answer := For(m, g, day)
+		answer := For(m, g, advisor)
 		return g.facts() + " " + answer.Branch + " " + answer.Driver
 	}) {
 		if len(g.Members) > 0 {
 			lines = append(
 				lines,
-				Summed{Answer: For(m, example(g.Members), day), Count: len(g.Members)},
+				Summed{Answer: For(m, example(g.Members), advisor), Count: len(g.Members)},
 			)
 		}
 	}

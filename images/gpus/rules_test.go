@@ -24,8 +24,8 @@ func embedded(t *testing.T) *matrix.Matrix {
 	return require.Value(matrix.Parse("matrix.yaml", drivercontainer.Matrix))(t)
 }
 
-// day is one on which R535 and R610 are over, and R580 and R595 are supported.
-var day = time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+// advisor judges on a day on which R535 and R610 are over, and R580 and R595 are supported.
+var advisor = releases.Advisor{Day: time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)}
 
 // TestEveryGPU: no driver of the matrix that drives a GPU is better than the answer, for every GPU of the list;
 // an unknown GPU gets the newest one that has open modules.
@@ -33,7 +33,7 @@ func TestEveryGPU(t *testing.T) {
 	t.Parallel()
 	m := embedded(t)
 	for _, g := range append(slices.Clone(All()), Unknown(0xfffe), Unknown(0x3041)) {
-		a := For(m, g, day)
+		a := For(m, g, advisor)
 		var best matrix.Driver
 		modules, newest := ModulesNone, ""
 		for _, d := range m.Drivers {
@@ -45,7 +45,7 @@ func TestEveryGPU(t *testing.T) {
 			if matrix.CompareVersions(d.Branch, newest) > 0 {
 				newest = d.Branch
 			}
-			if lacks || a.Known && best.Version != "" && releases.Order(d, best, day) > 0 || !a.Known && matrix.CompareVersions(d.Version, best.Version) < 0 {
+			if lacks || a.Known && best.Version != "" && advisor.Order(d, best) > 0 || !a.Known && matrix.CompareVersions(d.Version, best.Version) < 0 {
 				continue
 			}
 			best, modules = d, map[[2]bool]string{{true, true}: ModulesAny, {true, false}: matrix.Open, {false, true}: matrix.Proprietary}[[2]bool{open, proprietary}]
@@ -70,7 +70,7 @@ func TestAnswers(t *testing.T) {
 		if !ok {
 			g = Unknown(device)
 		}
-		a := For(m, g, day)
+		a := For(m, g, advisor)
 		version, modules, _ := strings.Cut(want[0], " ")
 		if !strings.HasPrefix(a.Driver, version) || (a.Driver == "") != (version == "") || a.Modules != modules ||
 			!strings.HasPrefix(a.Support, want[1]) || !strings.HasPrefix(a.LongTerm, want[2]) || (a.LongTerm == "") != (want[2] == "") || !strings.Contains(a.Why, want[3]) {

@@ -191,12 +191,17 @@ func (t *VulnerabilityTable) Exposure(driver string) *Exposure {
 	return sum
 }
 
-// String returns the sum as a column has it: "18 up to 8.8"; "" of none.
+// String returns the sum as a column has it: "100 up to 8.8 (82 no fix)"; "" of none.
 func (e *Exposure) String() string {
-	if e == nil {
+	switch {
+	case e == nil:
 		return ""
+	case e.Unfixed == 0:
+		return fmt.Sprintf("%d up to %.1f", e.Count, e.Highest)
+	case e.Unfixed == e.Count:
+		return fmt.Sprintf("%d up to %.1f (no fix)", e.Count, e.Highest)
 	}
-	return fmt.Sprintf("%d up to %.1f", e.Count, e.Highest)
+	return fmt.Sprintf("%d up to %.1f (%d no fix)", e.Count, e.Highest, e.Unfixed)
 }
 
 // Explain says in words what mends the driver: "18 known CVEs up to 8.8, fixed in 535.309.01".

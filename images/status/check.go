@@ -34,6 +34,8 @@ type Checked struct {
 	Broken     bool        `json:"broken"`
 
 	Advisories []releases.Note `json:"advisories,omitempty"` // what is known of the driver
+	// its known CVEs; nil if none is known
+	Exposure *releases.Exposure `json:"vulnerabilities,omitempty"`
 }
 
 // Verdicts are the answers about what a build needs, as far as was asked.
@@ -61,6 +63,7 @@ func Check(
 			Tag:        p.Tag,
 			Excluded:   p.Excluded,
 			Advisories: p.Advisories,
+			Exposure:   p.Exposure,
 		}
 		if p.Excluded == "" {
 			s.checkPair(ctx, &rows[i], p.Target)

@@ -44,6 +44,8 @@ type Pair struct {
 	Runs *releases.CUDAAnswer `json:"runsCUDA,omitempty" yaml:"runsCUDA,omitempty"`
 	// what is known of the driver
 	Advisories []releases.Note `json:"advisories,omitempty" yaml:"advisories,omitempty"`
+	// its known CVEs; nil if none is known
+	Exposure *releases.Exposure `json:"vulnerabilities,omitempty" yaml:"vulnerabilities,omitempty"`
 
 	Target matrix.Target `json:"-" yaml:"-"` // zero when excluded
 }

@@ -29,7 +29,8 @@ type ReportOptions struct {
 	Matrix      *matrix.Matrix
 	Releases    *releases.Table // of the drivers there are
 	Time        time.Time       // of the page
-	CUDA        *releases.CUDA  // to say how each driver runs it; nil: none
+	Advisor     releases.Advisor
+	CUDA        *releases.CUDA // to say how each driver runs it; nil: none
 	// plan every image, also without a lock, to tell which are out of date
 	Compare bool
 }
@@ -125,13 +126,17 @@ func column(d matrix.Driver, pairs []Pair, o ReportOptions) Column {
 			": ",
 		)
 	}
-	for _, n := range releases.Notes(d, o.Time) {
+	exposure := o.Advisor.Vulnerabilities().Exposure(d.Version)
+	if exposure != nil {
+		c.Faults = append(c.Faults, exposure.Explain())
+	}
+	for _, n := range o.Advisor.Notes(d) {
 		if n.Kind != driverinfo.EndOfLife {
 			c.Faults = append(c.Faults, n.Text(o.Time))
 		}
 	}
 	if branch, ok := o.Releases.Branch(d.Branch); ok {
-		c.Of = branch.Coverage(o.Matrix, o.Time, nil)
+		c.Of = branch.Coverage(o.Matrix, o.Advisor, nil)
 	}
 	c.Components, c.Unknown = componentArchs(pairs, d.Version)
 	return c

@@ -21,21 +21,24 @@ type Warning struct{ Kind, Text string }
 type Warnings struct {
 	All     []Warning // each once
 	Notices []string  // ends of life within the next months
+
+	scores []float64 // the highest of each driver that has known CVEs
 }
 
 // WarningsOf collects the advisories of the drivers of targets, and the kernels that break them.
 // Drivers whose branches are no longer supported share a line, and so do systems that share a
 // reason.
-func WarningsOf(targets []matrix.Target, day time.Time) (w Warnings) {
-	w.addDrivers(targets, day)
-	w.addSystems(targets, day)
+func WarningsOf(targets []matrix.Target, advisor releases.Advisor) (w Warnings) {
+	w.addDrivers(targets, advisor)
+	w.addSystems(targets, advisor.Day)
 	w.addKernels(targets)
 	return w
 }
 
 // addDrivers adds what is known of each driver, in the order of the versions.
-func (w *Warnings) addDrivers(targets []matrix.Target, day time.Time) {
-	var ended, ending []string
+func (w *Warnings) addDrivers(targets []matrix.Target, advisor releases.Advisor) {
+	day := advisor.Day
+	var ended, ending, vulnerable []string
 	compare := func(a, b matrix.Target) int {
 		return matrix.CompareVersions(a.Driver.Version, b.Driver.Version)
 	}
@@ -43,7 +46,12 @@ func (w *Warnings) addDrivers(targets []matrix.Target, day time.Time) {
 	same := func(a, b matrix.Target) bool { return compare(a, b) == 0 }
 	for _, t := range slices.CompactFunc(drivers, same) {
 		version := t.Driver.Version
-		for _, n := range releases.Notes(t.Driver, day) {
+		exposure := advisor.Vulnerabilities().Exposure(version)
+		if exposure != nil {
+			vulnerable = append(vulnerable, version+" ("+exposure.Explain()+")")
+			w.scores = append(w.scores, exposure.Highest)
+		}
+		for _, n := range advisor.Notes(t.Driver) {
 			switch {
 			case n.Kind == driverinfo.EndOfLife && n.Severity == releases.Warning:
 				ended = append(ended, fmt.Sprintf("%s (%s)", version, cmp.Or(n.Until, "over")))
@@ -57,6 +65,9 @@ func (w *Warnings) addDrivers(targets []matrix.Target, day time.Time) {
 	if len(ended) > 0 {
 		text := "NVIDIA no longer supports the branches of " + strings.Join(ended, ", ")
 		w.add(driverinfo.EndOfLife, text)
+	}
+	if len(vulnerable) > 0 {
+		w.add(releases.Vulnerable, "by NVIDIA's bulletins, driver "+strings.Join(vulnerable, "; "))
 	}
 	w.notice("NVIDIA's support ends soon for the branches of ", ending)
 }
@@ -130,7 +141,8 @@ func (w *Warnings) Texts(without ...string) (all []string) {
 	return all
 }
 
-// Deny returns an error if there are warnings of some kinds.
+// Deny returns an error if there are warnings of some kinds. vulnerable=SCORE is about drivers with
+// a CVE of this score or a higher one.
 func (w *Warnings) Deny(kinds []string) error {
 	count := map[string]int{}
 	for _, one := range w.All {
@@ -138,6 +150,11 @@ func (w *Warnings) Deny(kinds []string) error {
 	}
 	var parts []string
 	for _, k := range slices.Compact(slices.Sorted(slices.Values(kinds))) {
+		score, ok := releases.ParseVulnerable(k)
+		if ok {
+			isLower := func(highest float64) bool { return highest < score }
+			count[k] = len(slices.DeleteFunc(slices.Clone(w.scores), isLower))
+		}
 		if count[k] > 0 {
 			parts = append(parts, fmt.Sprintf("%d of kind %s", count[k], k))
 		}
@@ -175,19 +192,20 @@ func WithoutFabric(targets []matrix.Target, s matrix.Selection) (warnings []stri
 	return warnings
 }
 
-// AddAdvisories adds to pairs what is known of their drivers on a day, which of all drivers of their
-// system are recommended and, with a release of CUDA, how they run it.
-func AddAdvisories(m *matrix.Matrix, pairs []Pair, day time.Time, cuda *releases.CUDA) {
+// AddAdvisories adds to pairs what is known of their drivers, which of all drivers of their system
+// are recommended and, with a release of CUDA, how they run it.
+func AddAdvisories(m *matrix.Matrix, pairs []Pair, advisor releases.Advisor, cuda *releases.CUDA) {
 	advice := map[string]releases.Advice{}
 	for i := range pairs {
 		p := &pairs[i]
 		platform := p.System + " " + p.Arch
 		_, known := advice[platform]
 		if !known {
-			advice[platform] = recommend(m, p.System, p.Arch, day, cuda)
+			advice[platform] = recommend(m, p.System, p.Arch, advisor, cuda)
 		}
 		at := slices.IndexFunc(m.Drivers, func(d matrix.Driver) bool { return d.Version == p.Driver })
-		p.Advisories = releases.Notes(m.Drivers[at], day)
+		p.Advisories = advisor.Notes(m.Drivers[at])
+		p.Exposure = advisor.Vulnerabilities().Exposure(p.Driver)
 		p.Recommended = advice[platform].Mark(p.Driver)
 		if cuda != nil {
 			answer := cuda.RunByDriver(m.Drivers[at])
@@ -200,7 +218,7 @@ func AddAdvisories(m *matrix.Matrix, pairs []Pair, day time.Time, cuda *releases
 func recommend(
 	m *matrix.Matrix,
 	system, arch string,
-	day time.Time,
+	advisor releases.Advisor,
 	cuda *releases.CUDA,
 ) releases.Advice {
 	s := matrix.Selection{All: true, Systems: []string{system}, Archs: []string{arch}}
@@ -211,5 +229,5 @@ func recommend(
 			drivers = append(drivers, t.Driver)
 		}
 	}
-	return releases.Recommend(drivers, day)
+	return advisor.Recommend(drivers)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/releases"
 	"github.com/driver-container/driver-container/images/status"
 )
 
@@ -24,7 +25,7 @@ func TestWarningsOfKernels(t *testing.T) {
 		}
 	}
 	want := []string{"driver 1 on a, c: no modules work from 5.9 on: nothing", "driver 1 on c: no modules work from 6.13 on: less"}
-	found := status.WarningsOf(targets, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	found := status.WarningsOf(targets, releases.Advisor{Day: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)})
 	assert.Same(t, want, found.Texts())
 	assert.Equalf(t, 0, len(found.Texts(driverinfo.KernelBroken)), "warnings about releases")
 }
@@ -61,7 +62,7 @@ func TestWarningsOfSystems(t *testing.T) {
 		system("amzn2", "2026-06"), system("amzn2", "2026-06"), system("sles15.6", "2025-12"), system("fedora43", "2026-12"),
 		system("debian13", "2030-06"), system("ol10", ""),
 	}
-	found := status.WarningsOf(targets, time.Date(2026, 11, 29, 0, 0, 0, 0, time.UTC))
+	found := status.WarningsOf(targets, releases.Advisor{Day: time.Date(2026, 11, 29, 0, 0, 0, 0, time.UTC)})
 	want := []string{
 		"their distributions no longer support amzn2 (2026-06), sles15.6 (2025-12)",
 		"their distributions' support ends soon for fedora43 (2026-12)",

@@ -21,6 +21,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 // TestFleet renders the values that `driver-build fleet` writes for recorded node lists, and evaluates the
@@ -143,7 +144,7 @@ func TestFleetExample(t *testing.T) {
 	}
 	m := require.Value(matrix.Parse("matrix.yaml", []byte(testfile.Read(t, recorded+"matrix.yaml"))))(t)
 	all := require.Value(fleet.ReadNodes(strings.NewReader(job.Kubectl("get", "nodes", "-o", "json"))))(t)
-	plan := require.Value(fleet.Recommend(m, all, fleet.Options{At: time.Date(2026, 7, 15, 0, 0, 0, 0, time.UTC)}))(t)
+	plan := require.Value(fleet.Recommend(m, all, fleet.Options{Advisor: releases.Advisor{Day: time.Date(2026, 7, 15, 0, 0, 0, 0, time.UTC)}}))(t)
 	var values strings.Builder
 	require.NoError(t, plan.WriteValues(&values, "registry.example.com/gpu/driver"))
 	assert.Equalf(t, testfile.Read(t, recorded+"golden/kubeadm.yaml"), values.String(), "the values")

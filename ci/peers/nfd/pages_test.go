@@ -17,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 // TestPagesAgree: the pages have one configuration of NFD's source of PCI devices, and its label is one by
@@ -54,7 +55,7 @@ func TestConfigurations(t *testing.T) {
 		for rules, with := range map[string]bool{"rules": true, "": false} {
 			t.Run(pci+rules, func(t *testing.T) {
 				labels := label(t, binary, with, pci, machines)
-				p := require.Value(fleet.Recommend(m, list(t, labels), fleet.Options{At: time.Now()}))(t)
+				p := require.Value(fleet.Recommend(m, list(t, labels), fleet.Options{Advisor: releases.Advisor{Day: time.Now()}}))(t)
 				drivers := map[string]string{}
 				for _, pool := range p.Pools {
 					for name, of := range labels {

@@ -12,8 +12,18 @@ import (
 	"github.com/driver-container/driver-container/images/status"
 )
 
+// Advisories says by what drivers are judged.
+type Advisories struct{}
+
+// Advisor returns what judges drivers.
+func (v *Advisories) Advisor(a *session.App) (releases.Advisor, error) {
+	return releases.Advisor{Day: a.Today()}, nil
+}
+
 // Policy says which warnings make a command fail.
 type Policy struct {
+	Advisories
+
 	Deny []string // kinds of warnings, or all
 }
 
@@ -23,7 +33,8 @@ func (p *Policy) AddTo(f *pflag.FlagSet) {
 		session.Slice(&p.Deny, session.Valid(releases.CheckWarningKind)),
 		"deny",
 		"`KIND` of warning that makes the command fail with exit code 3: end-of-life, known-bad, "+
-			"kernel-broken or all (repeatable)",
+			"kernel-broken, vulnerable (a driver with known CVEs), vulnerable=SCORE (of this CVSS score "+
+			"or a higher one) or all (repeatable)",
 	)
 }
 
@@ -35,7 +46,11 @@ func (p *Policy) Report(a *session.App, targets []matrix.Target, kernels bool) e
 	if slices.Contains(kinds, "all") {
 		kinds = releases.WarningKinds()
 	}
-	warnings := status.WarningsOf(targets, a.Today())
+	advisor, err := p.Advisor(a)
+	if err != nil {
+		return err
+	}
+	warnings := status.WarningsOf(targets, advisor)
 	denied := warnings.Deny(kinds)
 	if a.Quiet() && denied == nil {
 		return nil

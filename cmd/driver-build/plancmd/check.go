@@ -46,7 +46,11 @@ func check(ctx context.Context, a *session.App, o *flags.Survey) error {
 	if err != nil {
 		return err
 	}
-	status.AddAdvisories(m, pairs, a.Today(), nil)
+	advisor, err := o.Policy.Advisor(a)
+	if err != nil {
+		return err
+	}
+	status.AddAdvisories(m, pairs, advisor, nil)
 	q.Request.Targets = status.Targets(pairs)
 	var rows []status.Checked
 	ask := func(ctx context.Context, s *session.Session) (err error) {
@@ -76,6 +80,7 @@ func printChecked(a *session.App, rows []status.Checked) error {
 		"HEADERS",
 		"LOCK",
 		"IMAGE",
+		"CVES",
 		"NOTE",
 	}
 	err := session.ShowList(a, rows, titles, func(r status.Checked) []string {
@@ -93,6 +98,7 @@ func printChecked(a *session.App, rows []status.Checked) error {
 			r.Headers.String(),
 			r.Lock.String(),
 			image,
+			r.Exposure.String(),
 			r.Note(shared),
 		}
 	})

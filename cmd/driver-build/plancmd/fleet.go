@@ -123,6 +123,10 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 			"values with --precompiled=modules have the images that the registry has: give --repository, and not --offline",
 		)
 	}
+	advisor, err := o.policy.Advisor(a)
+	if err != nil {
+		return err
+	}
 	all, err := readNodes(ctx, a, args)
 	if err != nil {
 		return err
@@ -134,7 +138,7 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 		Beside:      beside,
 		Managed:     o.managed,
 		CUDA:        cuda,
-		At:          a.Today(),
+		Advisor:     advisor,
 	})
 	if err != nil {
 		return err
@@ -267,11 +271,12 @@ func printTable(
 			cmp.Or(im.RunsCUDA, im.CUDA),
 			some(im.Nodes, 3),
 			registryState(im),
-			strings.Join(slices.Compact(running), ","),
+			p.Exposures[im.Driver].String(),
+			strings.Join(exposed(slices.Compact(running), p), ", "),
 			cmp.Or(strings.Join(pools, ","), "-"),
 		})
 	}
-	columns := []string{"IMAGE", "ARCH", "GPU", "KERNEL", "CUDA", "NODES", "REGISTRY", "RUNNING", "POOLS"}
+	columns := []string{"IMAGE", "ARCH", "GPU", "KERNEL", "CUDA", "NODES", "REGISTRY", "CVES", "RUNNING", "POOLS"}
 	if len(rows) > 0 {
 		if err := a.Table(columns, rows); err != nil {
 			return err
@@ -285,6 +290,18 @@ func printTable(
 	}
 	printCommands(out, tasks)
 	return nil
+}
+
+// exposed adds to versions of drivers which CVEs they have.
+func exposed(drivers []string, p *fleet.Recommendation) (all []string) {
+	for _, driver := range drivers {
+		exposure := p.Exposures[driver].String()
+		if exposure != "" {
+			driver += " (CVEs: " + exposure + ")"
+		}
+		all = append(all, driver)
+	}
+	return all
 }
 
 // registryState says whether the registry has an image.

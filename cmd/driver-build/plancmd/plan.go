@@ -148,13 +148,17 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if len(due.Tasks) == 0 {
 		a.Notes(fmt.Sprintf("all %d images are up to date", due.Checked))
 	}
+	advisor, err := o.survey.Policy.Advisor(a)
+	if err != nil {
+		return err
+	}
 	for i, t := range due.Tasks {
 		n := slices.IndexFunc(
 			m.Drivers,
 			func(d matrix.Driver) bool { return d.Version == t.Driver },
 		)
 		if n >= 0 {
-			due.Tasks[i].Advisories = releases.Notes(m.Drivers[n], a.Today())
+			due.Tasks[i].Advisories = advisor.Notes(m.Drivers[n])
 		}
 	}
 	err = printTasks(a, due.Tasks)
