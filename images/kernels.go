@@ -100,16 +100,14 @@ func (b *Builder) indexedKernels(
 	ctx context.Context, t matrix.Target, repos packages.Repositories, step *progress.Step,
 ) (list []packages.Kernel, cached bool, err error) {
 	cached = true
-	list, err = remembered(
-		b,
-		layer.Key("kernels", t.Distro.ID(), t.Arch, repos.Digest()),
-		func() ([]packages.Kernel, error) {
-			cached = false
-			list, err := packages.Kernels(ctx, repos, t.Distro, step)
-			orderKernels(list, t.Distro.KernelFlavour(t.Arch))
-			return list, err
-		},
-	)
+	const kind = "kernels"
+	key := layer.Key(kind, t.Distro.ID(), t.Arch, repos.Digest())
+	list, err = remembered(b, kind, key, func() ([]packages.Kernel, error) {
+		cached = false
+		list, err := packages.Kernels(ctx, repos, t.Distro, step)
+		orderKernels(list, t.Distro.KernelFlavour(t.Arch))
+		return list, err
+	})
 	return list, cached, err
 }
 

@@ -125,7 +125,7 @@ func (b *Builder) loaderCache(
 	folders := []string{strings.TrimPrefix(r.LibDir, "usr/"), r.LibDir}
 	var paths []string
 	for _, l := range layers {
-		some, err := b.libraries(ctx, l, folders, spool, step)
+		some, err := b.librariesOf(ctx, l, spool, step)
 		if err != nil {
 			return nil, err
 		}
@@ -156,12 +156,35 @@ func (b *Builder) loaderCache(
 	return elffile.LoaderCache(arch.Machine, libraries), nil
 }
 
-// libraries are the paths of the libraries that a layer has in folders. A layer is read once for them:
-// those of a driver are in the images of all systems.
-func (b *Builder) libraries(
+// librariesRecord is the kind of record that has the libraries of a layer, under its diff ID.
+const librariesRecord = "libraries"
+
+// noteLibraries records the libraries of a layer that was made, so that it is not read for them.
+func (b *Builder) noteLibraries(id v1.Hash, tree *rootfs.Tree) error {
+	paths := libraries(tree)
+	if len(paths) == 0 { // most layers, of which none is asked
+		return nil
+	}
+	return b.Store.Note(librariesRecord, layer.Key(librariesRecord, id), "", paths)
+}
+
+// libraries are the paths of the libraries in a tree, without those of the lower one.
+func libraries(tree *rootfs.Tree) (paths []string) {
+	for _, e := range tree.All() {
+		name := path.Base(e.Path)
+		isFile := e.Kind == rootfs.File || e.Kind == rootfs.Link
+		if isFile && strings.HasPrefix(name, "lib") && strings.Contains(name, ".so") {
+			paths = append(paths, "/"+e.Path)
+		}
+	}
+	return paths
+}
+
+// librariesOf are the libraries of a layer. One of a registry is read once for them: those of a
+// driver are in the images of all systems.
+func (b *Builder) librariesOf(
 	ctx context.Context,
 	l v1.Layer,
-	folders []string,
 	spool *rootfs.Spool,
 	step *progress.Step,
 ) ([]string, error) {
@@ -169,26 +192,11 @@ func (b *Builder) libraries(
 	if err != nil {
 		return nil, err
 	}
-	return remembered(b, layer.Key("libraries", id, folders), func() (paths []string, err error) {
+	return remembered(b, librariesRecord, layer.Key(librariesRecord, id), func() ([]string, error) {
 		tree := rootfs.New(spool, nil)
 		names := func(string) bool { return false }
-		err = layer.Apply(ctx, tree, l, names, step, loaderCacheName)
-		if err != nil {
-			return nil, err
-		}
-		for _, dir := range folders {
-			list, err := tree.ReadDir(dir)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, err
-			}
-			for _, e := range list {
-				name := e.Name()
-				if !e.IsDir() && strings.HasPrefix(name, "lib") && strings.Contains(name, ".so") {
-					paths = append(paths, "/"+dir+"/"+name)
-				}
-			}
-		}
-		return paths, nil
+		err := layer.Apply(ctx, tree, l, names, step, loaderCacheName)
+		return libraries(tree), err
 	})
 }
 

@@ -26,6 +26,7 @@ func (b *Builder) Layers() layer.Cache {
 		Observe: b.Observe,
 		Making:  &b.making,
 		Finder:  b.Finished,
+		Written: b.noteLibraries,
 	}
 }
 
@@ -241,22 +242,27 @@ func (b *Builder) resolve(
 	driver string,
 	step *progress.Step,
 ) (pins recipe.Pins, err error) {
-	return remembered(
-		b,
-		layer.Key("plan", base, repos.Digest(), driver, w),
-		func() (recipe.Pins, error) { return packages.Resolve(ctx, repos, w, driver, step) },
-	)
+	const kind = "plan"
+	key := layer.Key(kind, base, repos.Digest(), driver, w)
+	return remembered(b, kind, key, func() (recipe.Pins, error) {
+		return packages.Resolve(ctx, repos, w, driver, step)
+	})
 }
 
-// remembered returns the cached value of a key. If there is none it calls find and caches its
-// result.
-func remembered[T any](b *Builder, key string, find func() (T, error)) (found T, err error) {
-	if _, ok := b.Store.Lookup("plan", key, &found); ok {
+// remembered returns the value of a record of the cache. If there is none it calls find and records
+// its result.
+func remembered[T any](
+	b *Builder,
+	kind, key string,
+	find func() (T, error),
+) (found T, err error) {
+	_, ok := b.Store.Lookup(kind, key, &found)
+	if ok {
 		return found, nil
 	}
 	found, err = find()
 	if err != nil {
 		return found, err
 	}
-	return found, b.Store.Note("plan", key, "", found)
+	return found, b.Store.Note(kind, key, "", found)
 }

@@ -123,7 +123,7 @@ var schemas = map[string]printed{
 	},
 	"cache": {
 		"What takes room in the cache, as driver-build cache -o json prints it",
-		reflect.TypeFor[fetch.Kind](),
+		reflect.TypeFor[fetch.Usage](),
 		true,
 	},
 	"doctor": {

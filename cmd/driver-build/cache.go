@@ -39,13 +39,13 @@ func showCache(a *session.App) error {
 	if err != nil {
 		return err
 	}
-	all, err := store.Kinds()
+	all, err := store.Usage()
 	if err != nil {
 		return err
 	}
-	return session.ShowList(a, all, []string{"KIND", "FILES", "SIZE"}, func(k fetch.Kind) []string {
+	return session.ShowList(a, all, []string{"KIND", "FILES", "SIZE"}, func(k fetch.Usage) []string {
 		return []string{
-			k.Name,
+			k.Kind,
 			strconv.Itoa(k.Files),
 			fmt.Sprintf("%.1f MiB", float64(k.Bytes)/(1<<20)),
 		}

@@ -82,10 +82,10 @@ func TestCache(t *testing.T) {
 	first := u.Run(t, append(target, "oci:"+u.Path("a"))...).Want(t, 0)
 	u.Run(t, "cache").Want(t, 0)
 	sizes := map[string]int64{}
-	for _, k := range commandtest.Items[fetch.Kind](t, u.Run(t, "cache", "-o", "json"), "cache.schema.json") {
-		sizes[k.Name] = k.Bytes
+	for _, k := range commandtest.Items[fetch.Usage](t, u.Run(t, "cache", "-o", "json"), "cache.schema.json") {
+		sizes[k.Kind] = k.Bytes
 	}
-	for _, kind := range []string{"layer", "download", "document", "base", "keys"} {
+	for _, kind := range []string{"layer", "download", "document", "base", "plan", "libraries", "keys"} {
 		assert.Equalf(t, true, sizes[kind] > 0, "%s: %v", kind, sizes)
 	}
 	assert.Equal(t, "0 files removed, 0.0 MiB\n", u.Run(t, "cache", "prune", "--keep-days", "2").Stdout)

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"maps"
@@ -44,18 +45,18 @@ func (s *Store) lockUse(how int) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// Kind is a part of a store.
-type Kind struct {
-	Name  string `json:"kind"`
+// Usage is the room that a part of a store takes.
+type Usage struct {
+	Kind  string `json:"kind"`
 	Files int    `json:"files"`
 	Bytes int64  `json:"bytes"`
 }
 
-// Kinds returns what takes room in the store, sorted by name: content by the kind of the record
-// that names it, or "download", and the folders beside it.
-func (s *Store) Kinds() ([]Kind, error) {
-	named := map[string]string{}
-	found := map[string]Kind{}
+// Usage returns what takes room in the store, sorted by kind: content by the kind of the record that
+// names it, or "download"; records without content by theirs; the other folders by their names.
+func (s *Store) Usage() ([]Usage, error) {
+	named := map[string]string{} // kinds, by the names of files
+	found := map[string]Usage{}
 	records, err := os.ReadDir(s.keys)
 	for _, e := range records {
 		kind, _, _ := strings.Cut(e.Name(), "-")
@@ -63,7 +64,7 @@ func (s *Store) Kinds() ([]Kind, error) {
 		if err != nil || kind == sha512Record {
 			continue
 		}
-		named[r.Blob] = kind
+		named[cmp.Or(r.Blob, e.Name())] = kind
 	}
 	err = errors.Join(
 		err,
@@ -76,27 +77,25 @@ func (s *Store) Kinds() ([]Kind, error) {
 				return ignoreMissing(err)
 			}
 			dir := strings.TrimPrefix(path, s.dir+"/")
-			name, _, _ := strings.Cut(dir, "/")
+			folder, _, _ := strings.Cut(dir, "/")
 			if strings.HasPrefix(dir, blobsDir+"/") {
-				name = named[e.Name()]
-				if name == "" {
-					name = "download"
-				}
+				folder = "download"
 			}
-			found[name] = Kind{name, found[name].Files + 1, found[name].Bytes + fi.Size()}
+			kind := cmp.Or(named[e.Name()], folder)
+			found[kind] = Usage{kind, found[kind].Files + 1, found[kind].Bytes + fi.Size()}
 			return nil
 		}),
 	)
 	return slices.SortedFunc(
 		maps.Values(found),
-		func(a, b Kind) int { return strings.Compare(a.Name, b.Name) },
+		func(a, b Usage) int { return strings.Compare(a.Kind, b.Kind) },
 	), err
 }
 
 // Prune removes content and records that nothing has used for the duration, which must be a day at
 // least, and downloads that were interrupted before that. It is safe beside processes that use the
 // store. Records of the kinds to keep stay.
-func (s *Store) Prune(unused time.Duration, keep ...string) (gone Kind, err error) {
+func (s *Store) Prune(unused time.Duration, keep ...string) (gone Usage, err error) {
 	sweep(filepath.Join(s.dir, partialDir), unused)
 	for _, dir := range []string{s.keys, filepath.Join(s.dir, blobsDir)} {
 		files, err := os.ReadDir(dir)
@@ -112,8 +111,8 @@ func (s *Store) Prune(unused time.Duration, keep ...string) (gone Kind, err erro
 				return gone, err
 			}
 			if size >= 0 {
-				gone.Files = gone.Files + 1
-				gone.Bytes = gone.Bytes + size
+				gone.Files++
+				gone.Bytes += size
 			}
 		}
 	}

@@ -186,7 +186,7 @@ func TestPrune(t *testing.T) {
 		assert.Equalf(t, name == "asked" || name == "opened" || name == "old", err != nil, "the record of %s", name)
 	}
 	checkEmpty(t, s, partialDir)
-	all := require.Value(s.Kinds())(t)
+	all := require.Value(s.Usage())(t)
 	assert.Equal(t, true, len(all) > 3)
 }
 

@@ -43,6 +43,8 @@ type Cache struct {
 	// layers in the making, by key, and errors of those that could not be made; nil: nobody waits
 	Making *Once[v1.Layer]
 	Finder *Finder // finds finished layers in registries; nil: there are none
+	// gets the diff ID and the content of each layer that was written; may be nil
+	Written func(v1.Hash, *rootfs.Tree) error
 }
 
 // Spec says which layer of which image is to be made. Its bytes depend on Key, which covers its
@@ -172,6 +174,12 @@ func (c Cache) Write(
 	})
 	if err != nil {
 		return nil, err
+	}
+	if c.Written != nil {
+		err = c.Written(rec.DiffID, tree)
+		if err != nil {
+			return nil, err
+		}
 	}
 	if of.Content != "" {
 		_, err = c.note(of.Content, rec)
