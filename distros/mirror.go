@@ -111,16 +111,27 @@ func (m Mirror) Replace(address string, bare func(string) string) (string, bool)
 	return bare(address), true
 }
 
-// Unmatched is the error for a mirror none of whose rules is for the addresses of the sources.
-func (m Mirror) Unmatched(addresses []string) error {
-	for i, a := range addresses {
-		addresses[i] = redact.URL(a)
+// ReplaceAll replaces the addresses of sources, of which some may be "". If there are any and no
+// rule is for one of them, the error is ErrSources.
+func (m Mirror) ReplaceAll(addresses []*string, bare func(string) string) error {
+	var before []string
+	matched := len(m.URLs()) == 0
+	for _, address := range addresses {
+		if *address == "" {
+			continue
+		}
+		before = append(before, redact.URL(*address))
+		to, ruled := m.Replace(*address, bare)
+		matched = matched || ruled
+		*address = to
+	}
+	if matched || len(before) == 0 {
+		return nil
 	}
 	return BadSources(
 		"mirror %q: none of the sources begins with it; they are %s",
 		m,
-
-		strings.Join(addresses, ", "),
+		strings.Join(before, ", "),
 	)
 }
 

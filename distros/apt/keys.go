@@ -1,7 +1,6 @@
 package apt
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
+	"github.com/driver-container/driver-container/distros/confdir"
 	"github.com/driver-container/driver-container/distros/pgp"
 )
 
@@ -56,17 +56,11 @@ func addNamed(ring *pgp.Ring, root fs.FS, name string) {
 
 // trustedKeys reads the keys that count for every source without Signed-By.
 func trustedKeys(root fs.FS) (ring pgp.Ring, err error) {
-	names := []string{"etc/apt/trusted.gpg"}
-	list, err := fs.ReadDir(root, "etc/apt/trusted.gpg.d")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	names, err := confdir.List(root, "etc/apt/trusted.gpg.d", ".gpg", ".asc")
+	if err != nil {
 		return ring, fmt.Errorf("read trusted keys: %w", err)
 	}
-	for _, e := range list {
-		if ext := path.Ext(e.Name()); ext == ".gpg" || ext == ".asc" {
-			names = append(names, path.Join("etc/apt/trusted.gpg.d", e.Name()))
-		}
-	}
-	for _, name := range names[:min(len(names), maxConfigs)] {
+	for _, name := range append([]string{"etc/apt/trusted.gpg"}, names...) {
 		ring.AddFile(root, name)
 	}
 	return ring, nil

@@ -15,38 +15,28 @@ import (
 // archives: .../debian also means .../debian-security. Else it is the only place for everything. If
 // the mirror matches no source, the error is distros.ErrSources.
 func WithMirror(sources []Source, m distros.Mirror) ([]Source, error) {
-	var all []string
-	family := false
-	for _, s := range sources {
-		for _, uri := range s.URIs {
-			all = append(all, uri)
-			family = family ||
-				pathOf(uri) != "" && path.Base(pathOf(uri)) == path.Base(pathOf(m.Bare))
+	out := slices.Clone(sources)
+	var uris []*string
+	family := false // of archives below one folder
+	place := pathOf(m.Bare)
+	for i := range out {
+		out[i].URIs = slices.Clone(out[i].URIs)
+		for j, uri := range out[i].URIs {
+			uris = append(uris, &out[i].URIs[j])
+			archive := pathOf(uri)
+			family = family || archive != "" && path.Base(archive) == path.Base(place)
 		}
 	}
-	bare := func(uri string) string {
+	err := m.ReplaceAll(uris, func(uri string) string {
 		switch {
-		case pathOf(m.Bare) == "":
+		case place == "":
 			return m.Bare + pathOf(uri)
 		case family:
 			return m.Bare[:strings.LastIndex(m.Bare, "/")+1] + path.Base(pathOf(uri))
 		}
 		return m.Bare
-	}
-	out := slices.Clone(sources)
-	hit := false
-	for i := range out {
-		out[i].URIs = slices.Clone(out[i].URIs)
-		for j, uri := range out[i].URIs {
-			var ruled bool
-			out[i].URIs[j], ruled = m.Replace(uri, bare)
-			hit = hit || ruled
-		}
-	}
-	if !hit && len(all) > 0 && len(m.URLs()) > 0 {
-		return nil, m.Unmatched(all)
-	}
-	return out, nil
+	})
+	return out, err
 }
 
 // pathOf returns the path of a URL without a trailing slash; "" if there is none.

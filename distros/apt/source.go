@@ -1,7 +1,6 @@
 package apt
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -9,12 +8,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/bounded"
-)
-
-const (
-	maxConfig  = 1 << 20 // bytes of one configuration file; real ones are below 10 KiB
-	maxConfigs = 500     // files in sources.list.d
+	"github.com/driver-container/driver-container/distros/confdir"
 )
 
 // Source is one entry of the package sources. It stands for every combination of its URIs and
@@ -39,31 +33,14 @@ type Source struct {
 // system, in apt's order. It omits disabled entries, source code (deb-src) and CD-ROMs. A result
 // without sources is not an error. Mistakes are distros.ErrSources and name file and line.
 func ReadSources(root fs.FS) ([]Source, error) {
-	const main, dir = "etc/apt/sources.list", "etc/apt/sources.list.d"
-	names := []string{main}
-	list, err := fs.ReadDir(root, dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	names, err := confdir.List(root, "etc/apt/sources.list.d", ".list", ".sources")
+	if err != nil {
 		return nil, fmt.Errorf("read package sources: %w", err)
 	}
-	if len(list) > maxConfigs {
-		return nil, distros.BadSources(
-			"read package sources: more than %d files in %s",
-			maxConfigs,
-			dir,
-		)
-	}
-	for _, e := range list { // sorted by name
-		if ext := path.Ext(e.Name()); !e.IsDir() && (ext == ".list" || ext == ".sources") &&
-			!strings.HasPrefix(e.Name(), ".") {
-			names = append(names, path.Join(dir, e.Name()))
-		}
-	}
 	var all []Source
-	for _, name := range names {
-		data, err := bounded.FSFile(root, name, maxConfig)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
+	for _, name := range append([]string{"etc/apt/sources.list"}, names...) {
+		data, err := confdir.Optional(root, name)
+		if err != nil {
 			return nil, distros.BadSources("%w", err)
 		}
 		parse := parseOneLine

@@ -101,7 +101,7 @@ func TestBadSources(t *testing.T) {
 		{"a.sources", "Types: deb\nURIs: http://x\nSuites: s", "without components"},
 		{"a.sources", "Types: deb\nURIs: http://x\nSuites: s\nComponents: c\nTrusted: perhaps", "want yes or no"},
 		{"a.sources", "Types deb", "malformed"},
-		{"a.list", strings.Repeat("#", maxConfig+1), "larger"},
+		{"a.list", strings.Repeat("#", 1<<20+1), "larger"},
 	} {
 		_, err := ReadSources(fstest.MapFS{"etc/apt/sources.list.d/" + tt.file: {Data: []byte(tt.text)}})
 		if !errors.Is(err, distros.ErrSources) || !strings.Contains(err.Error(), tt.say) {

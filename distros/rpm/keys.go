@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/confdir"
 	"github.com/driver-container/driver-container/distros/pgp"
 	"github.com/driver-container/driver-container/distros/redact"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
@@ -51,12 +52,12 @@ func (o Options) ring() (r pgp.Ring) {
 // addTrusted adds the keys in the folders of the base.
 func (o Options) addTrusted(r *pgp.Ring) error {
 	for _, dir := range keyFolders {
-		names, err := repoconf.ListFiles(o.Root, dir)
+		names, err := confdir.List(o.Root, dir)
 		if err != nil {
 			return fmt.Errorf("read trusted keys: %w", err)
 		}
 		for _, name := range names {
-			r.AddFile(o.Root, path.Join(dir, name))
+			r.AddFile(o.Root, name)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/confdir"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
@@ -26,7 +27,7 @@ func (o Options) moduleState() (s moduleState, err error) {
 	if err != nil {
 		return s, err
 	}
-	err = repoconf.EachFile(
+	err = confdir.Each(
 		o.Root,
 		"etc/dnf/modules.defaults.d",
 		".yaml",

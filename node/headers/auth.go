@@ -7,17 +7,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"path"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/confdir"
 )
 
-const (
-	maxLogins    = 1000
-	maxConf      = 1 << 20 // bytes of one configuration file
-	maxConfFiles = 500     // in one folder
-)
+const maxLogins = 1000
 
 // login is an entry of auth.conf: user and password for a server. It never occurs in a message.
 type login struct {
@@ -28,21 +23,13 @@ type login struct {
 
 // readLogins reads etc/apt/auth.conf.d/*.conf and etc/apt/auth.conf; see apt_auth.conf(5).
 func readLogins(root fs.FS, log *slog.Logger) []login {
-	var all []login
-	const dir = "etc/apt/auth.conf.d"
-	var names []string
-	// the folder is optional, so an error counts as an empty folder
-	list, _ := fs.ReadDir(root, dir)
-	for _, e := range list[:min(len(list), maxConfFiles)] {
-		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") && path.Ext(e.Name()) == ".conf" {
-			names = append(names, path.Join(dir, e.Name()))
-		}
+	names, err := confdir.List(root, "etc/apt/auth.conf.d", ".conf")
+	if err != nil {
+		log.Warn("logins in the folder are not used", "path", "etc/apt/auth.conf.d", "error", err)
 	}
+	var all []login
 	for _, name := range append(names, "etc/apt/auth.conf") {
-		text, err := bounded.FSFile(root, name, maxConf)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+		text, err := confdir.Optional(root, name)
 		if err != nil {
 			log.Warn("logins in the file are not used", "path", name, "error", err)
 			continue

@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/confdir"
 )
 
 const maxCertFiles = 2000
@@ -40,7 +40,7 @@ func authorities(root fs.FS, own bool, c conf, log *slog.Logger) (*x509.CertPool
 		if files++; files > maxCertFiles {
 			return
 		}
-		text, err := bounded.FSFile(root, name, maxConf)
+		text, err := confdir.Read(root, name)
 		cert, noDER := x509.ParseCertificate(text)
 		switch {
 		case err != nil:

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/confdir"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
@@ -159,23 +160,17 @@ func (a Access) onlyEntitlement() (cert, key []byte, ok bool) {
 			continue
 		}
 		for _, dir := range entitlementFolders {
-			names, err := ListFiles(root, dir)
+			names, err := confdir.List(root, dir)
 			if err != nil {
 				continue
 			}
-			keys := slices.DeleteFunc(
-				names,
-				func(n string) bool { return !strings.HasSuffix(n, "-key.pem") },
-			)
+			isCert := func(name string) bool { return !strings.HasSuffix(name, "-key.pem") }
+			keys := slices.DeleteFunc(names, isCert)
 			if len(keys) != 1 {
 				continue
 			}
-			key, err1 := ReadFile(root, path.Join(dir, keys[0]), maxConfig)
-			cert, err2 := ReadFile(
-				root,
-				path.Join(dir, strings.TrimSuffix(keys[0], "-key.pem")+".pem"),
-				maxConfig,
-			)
+			key, err1 := confdir.Read(root, keys[0])
+			cert, err2 := confdir.Read(root, strings.TrimSuffix(keys[0], "-key.pem")+".pem")
 			if err1 == nil && err2 == nil {
 				return cert, key, true
 			}
@@ -207,7 +202,7 @@ func (a Access) machineFile(name string) ([]byte, error) {
 			continue
 		}
 		for _, p := range candidates {
-			data, err := ReadFile(root, p, maxConfig)
+			data, err := confdir.Read(root, p)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}

@@ -17,35 +17,22 @@ import (
 // mirror that matches no source is distros.ErrSources.
 func WithMirror(sources []Source, m distros.Mirror) ([]Source, error) {
 	out := slices.Clone(sources)
-	hit := false
-	var all []string
-	replace := func(address *string) bool {
-		to, ruled := m.Replace(*address, Rebase(m))
-		all = append(all, *address)
-		hit = hit || ruled
-		changed := to != *address
-		*address = to
-		return changed
-	}
+	var addresses []*string
 	for i := range out {
 		s := &out[i]
 		s.BaseURLs = slices.Clone(s.BaseURLs)
-		if unused := s.Unused; len(s.BaseURLs) == 0 && unused != "" && replace(&unused) {
-			s.BaseURLs = []string{unused}
+		moved, _ := m.Replace(s.Unused, Rebase(m))
+		if len(s.BaseURLs) == 0 && moved != s.Unused {
+			s.BaseURLs = []string{s.Unused}
 			s.MirrorList = ""
 			s.Metalink = ""
-			continue
 		}
+		addresses = append(addresses, &s.MirrorList, &s.Metalink)
 		for j := range s.BaseURLs {
-			replace(&s.BaseURLs[j])
+			addresses = append(addresses, &s.BaseURLs[j])
 		}
-		replace(&s.MirrorList)
-		replace(&s.Metalink)
 	}
-	if !hit && len(sources) > 0 && len(m.URLs()) > 0 {
-		return nil, m.Unmatched(slices.DeleteFunc(all, func(a string) bool { return a == "" }))
-	}
-	return out, nil
+	return out, m.ReplaceAll(addresses, Rebase(m))
 }
 
 // Rebase returns how a mirror's URL without a prefix replaces others, except file URLs: it replaces

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/confdir"
 )
 
 // ModuleState is the base's configuration of modules.
@@ -16,7 +18,7 @@ type ModuleState struct {
 // enabled or disabled), and the platform from os-release.
 func ReadModuleState(root fs.FS) (ModuleState, error) {
 	s := ModuleState{Streams: map[string]string{}}
-	err := EachFile(root, "etc/dnf/modules.d", ".module", func(name string, data []byte) error {
+	err := confdir.Each(root, "etc/dnf/modules.d", ".module", func(name string, data []byte) error {
 		sections, err := parseINI(name, data)
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/confdir"
 )
 
 // repoParser makes a Source from a section. Its first error stays in err.
@@ -212,7 +213,7 @@ func (p *repoParser) credentials(root fs.FS, s *Source, name string) {
 		p.fail("credentials=%.40q is not the name of a file", name)
 		return
 	}
-	data, err := ReadOptional(root, path.Join("etc/zypp/credentials.d", name))
+	data, err := confdir.Optional(root, path.Join("etc/zypp/credentials.d", name))
 	if err != nil {
 		p.fail("credentials %s: %v", name, err)
 		return

@@ -3,9 +3,10 @@ package repoconf
 import (
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/confdir"
 )
 
 // sourceFolders are the folders in which sources are configured, in the order in which they are
@@ -106,7 +107,7 @@ func readRoot(root fs.FS, v Vars, which choice) (all []Source, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("read package sources: %w", err)
 		}
-		err = EachFile(root, dir, ".repo", func(name string, data []byte) error {
+		err = confdir.Each(root, dir, ".repo", func(name string, data []byte) error {
 			found, err := parseRepo(root, name, data, d, v, which)
 			all = append(all, found...)
 			return err
@@ -124,7 +125,7 @@ func readRoot(root fs.FS, v Vars, which choice) (all []Source, err error) {
 
 // readMounted reads the sources of a subscription that are mounted into a container.
 func readMounted(root fs.FS, v Vars, which choice) ([]Source, error) {
-	data, err := ReadOptional(root, mountedRedhat)
+	data, err := confdir.Optional(root, mountedRedhat)
 	if err != nil || len(strings.TrimSpace(string(data))) == 0 {
 		return nil, err
 	}
@@ -148,7 +149,7 @@ func readDefaults(root fs.FS, zypp bool) (defaults, error) {
 		names = []string{"etc/zypp/zypp.conf"}
 	}
 	for _, name := range names {
-		data, err := ReadOptional(root, name)
+		data, err := confdir.Optional(root, name)
 		if err != nil {
 			return d, err
 		}
@@ -198,27 +199,4 @@ func parseRepo(
 		}
 	}
 	return out, nil
-}
-
-// EachFile passes the files of a configuration folder with an ending to do.
-func EachFile(root fs.FS, dir, ending string, do func(name string, data []byte) error) error {
-	names, err := ListFiles(root, dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if path.Ext(name) != ending {
-			continue
-		}
-		name = path.Join(dir, name)
-		data, err := ReadFile(root, name, maxConfig)
-		if err != nil {
-			return err
-		}
-		err = do(name, data)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

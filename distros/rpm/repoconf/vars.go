@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/confdir"
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -47,7 +48,7 @@ func ReadVars(root fs.FS, installed []rpmfile.Metadata, arch string) (Vars, erro
 		}
 	}
 	for _, dir := range varFolders {
-		err := EachFile(root, dir, "", func(name string, data []byte) error {
+		err := confdir.Each(root, dir, "", func(name string, data []byte) error {
 			if value, _, _ := strings.Cut(string(data), "\n"); validVar(path.Base(name)) {
 				v[path.Base(name)] = strings.TrimSpace(value)
 			}
@@ -80,7 +81,7 @@ func installedRelease(installed []rpmfile.Metadata) string {
 // productVersion reads the version in etc/products.d/baseproduct, from which zypper takes its
 // releasever.
 func productVersion(root fs.FS) (string, error) {
-	data, err := ReadOptional(root, "etc/products.d/baseproduct")
+	data, err := confdir.Optional(root, "etc/products.d/baseproduct")
 	if err != nil || data == nil {
 		return "", err
 	}
@@ -125,13 +126,16 @@ func (v Vars) lookup(name string) (string, bool) {
 // variables stay as they are written, as with dnf; words are expanded too.
 func (v Vars) Expand(text string) string { return v.expandDeep(text, 0) }
 
-const maxVarDepth = 8 // of words within words
+const (
+	maxVarDepth = 8       // of words within words
+	maxText     = 1 << 20 // bytes of an expanded text
+)
 
 func (v Vars) expandDeep(text string, depth int) string {
 	var b strings.Builder
 	for {
 		i := strings.IndexByte(text, '$')
-		if i < 0 || depth > maxVarDepth || b.Len() > maxConfig {
+		if i < 0 || depth > maxVarDepth || b.Len() > maxText {
 			b.WriteString(text)
 			return b.String()
 		}
@@ -191,13 +195,4 @@ func closing(text string) int {
 		}
 	}
 	return -1
-}
-
-// ReadOptional is ReadFile for a configuration file; it returns nil for one that does not exist.
-func ReadOptional(root fs.FS, name string) ([]byte, error) {
-	data, err := ReadFile(root, name, maxConfig)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return data, err
 }
