@@ -52,23 +52,13 @@ type Guest struct {
 }
 
 // Start boots a guest that ends with the test. The test fails if the kernel log shows a bug.
-// Guests are emulated, because KVM is often available and broken.
 func Start(t testing.TB, config Config) *Guest {
 	t.Helper()
-	made := guest.Config{
-		GPUs: config.GPUs, MemoryMB: config.MemoryMB, CommandLine: config.CommandLine,
-		Images: config.Images, System: config.System, Accel: guest.TCG, Dir: t.TempDir(),
-	}
 	quiet := cmp.Or(config.Quiet, quietBoot)
 	if config.Firmware != nil {
 		quiet = quietStart
-		made.Firmware = config.Firmware.guest(t, config.Kernel)
 	}
-	made.Kernel = config.Kernel.guest(t)
-	if config.System == nil {
-		made.Disks = config.disks(t)
-		made.Program = program(t)
-	}
+	made := config.Guest(t)
 	running, err := guest.Start(context.Background(), made) // not t's, which ends before Cleanup
 	var boot *guest.BootError
 	if errors.As(err, &boot) {
@@ -89,6 +79,23 @@ func Start(t testing.TB, config Config) *Guest {
 	}
 	g.Sh(g.setUp)
 	return g
+}
+
+// Guest returns what the guest is made of. It is emulated, because KVM is often available and broken.
+func (c Config) Guest(t testing.TB) guest.Config {
+	t.Helper()
+	made := guest.Config{
+		Kernel: c.Kernel.guest(t), GPUs: c.GPUs, MemoryMB: c.MemoryMB, CommandLine: c.CommandLine,
+		Images: c.Images, System: c.System, Accel: guest.TCG, Dir: t.TempDir(),
+	}
+	if c.Firmware != nil {
+		made.Firmware = c.Firmware.guest(t, c.Kernel)
+	}
+	if c.System == nil {
+		made.Disks = c.disks(t)
+		made.Program = program(t)
+	}
+	return made
 }
 
 // hideHeaders does not remove thousands of files, which takes seconds.

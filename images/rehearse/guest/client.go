@@ -44,7 +44,7 @@ func connect(port net.Conn) *client {
 	go func() {
 		c.err = c.receive(port)
 		close(c.gone)
-		c.forget(fmt.Errorf("the guest is gone: %w", c.err))
+		c.forget(c.lost())
 		_ = port.Close() // after nonsense too: nothing is read any more
 	}()
 	return c
@@ -112,10 +112,14 @@ func (c *client) send(ctx context.Context, r wire.Request) error {
 	_, err = c.port.Write(append(text, '\n'))
 	if err != nil {
 		_ = c.port.Close()
-		return errors.Join(ctx.Err(), err)
+		<-c.gone
+		return cmp.Or(ctx.Err(), c.lost())
 	}
 	return nil
 }
+
+// lost says why the guest is gone.
+func (c *client) lost() error { return fmt.Errorf("the guest is gone: %w", c.err) }
 
 // start starts a process and returns when it runs. Without a name in the request it gets one.
 func (c *client) start(ctx context.Context, r wire.Request) (*Process, error) {
@@ -137,7 +141,7 @@ func (c *client) start(ctx context.Context, r wire.Request) (*Process, error) {
 	}
 	select {
 	case <-c.gone: // forget may have come before the process was listed
-		return nil, fmt.Errorf("start %s: the guest is gone: %w", p, c.err)
+		return nil, fmt.Errorf("start %s: %w", p, c.lost())
 	default:
 	}
 	pid := 0

@@ -8,10 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/Microsoft/hcsshim/ext4/tar2ext4"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/rootfs"
 )
 
 // maxDisk bounds the disk that is made of an image.
@@ -41,14 +45,27 @@ func ImageDisk(ctx context.Context, image v1.Image, dir string) (Image, error) {
 	if err == nil {
 		return made, nil
 	}
-	merged := mutate.Extract(image)
-	stop := context.AfterFunc(ctx, func() { _ = merged.Close() })
-	defer stop()
-	err = errors.Join(WriteDisk(merged, made.Disk), merged.Close(), ctx.Err())
+	err = writeImage(ctx, image, made.Disk)
 	if err != nil {
 		return Image{}, fmt.Errorf("make a disk of the image %s: %w", digest, err)
 	}
 	return made, nil
+}
+
+// writeImage lays the layers over each other as a runtime does, and writes the result as a disk.
+func writeImage(ctx context.Context, image v1.Image, path string) (err error) {
+	spool, err := rootfs.NewSpool(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, spool.Close()) }()
+	tree, err := layer.Flatten(ctx, image, spool, nil, progress.Quiet())
+	if err != nil {
+		return err
+	}
+	tar, writer := io.Pipe()
+	go func() { writer.CloseWithError(tree.WriteTar(ctx, writer, time.Unix(0, 0))) }()
+	return errors.Join(WriteDisk(tar, path), tar.Close())
 }
 
 // WriteDisk makes a file system, ext4, of a tar. The file appears when it is complete.

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/driver-container/driver-container/images/rehearse/gpu"
@@ -113,7 +114,8 @@ func Start(ctx context.Context, config Config) (*Guest, error) {
 			return nil, err
 		}
 		if config.Notify != nil {
-			config.Notify(fmt.Sprintf("the guest is emulated, which takes ten times as long: %v", err))
+			reason, _, _ := strings.Cut(err.Error(), "\n")
+			config.Notify("the guest is emulated, which takes ten times as long: " + reason)
 		}
 	}
 	config.Accel = TCG
@@ -203,7 +205,7 @@ func (g *Guest) Close(ctx context.Context) error {
 	}
 	err := g.client.send(ctx, wire.Request{Power: wire.Off})
 	if err != nil {
-		return errors.Join(g.kill(), ctx.Err())
+		return errors.Join(fmt.Errorf("power off the guest: %w", err), g.kill())
 	}
 	return errors.Join(g.qemu.wait(ctx), g.dir.Remove())
 }
