@@ -52,6 +52,18 @@ func TestToolchains(t *testing.T) {
 	assert.Same(t, want, got)
 }
 
+// TestGuestPrograms: Debian's releases from 12 on.
+func TestGuestPrograms(t *testing.T) {
+	t.Parallel()
+	var have []string
+	for _, d := range All() {
+		if GuestPrograms(d) != nil {
+			have = append(have, d.ID())
+		}
+	}
+	assert.Equal(t, "debian12 debian13", strings.Join(have, " "))
+}
+
 func TestAll(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}

@@ -258,6 +258,28 @@ func TestFlatcar(t *testing.T) {
 	}
 }
 
+// TestKernelParts: % stands for the release.
+func TestKernelParts(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ system, release, want string }{
+		{"debian12", "6.1.0-57-amd64", "linux-binary-% linux-modules-% linux-modules-extra-%"},
+		{"ubuntu24.04", "6.8.0-31-generic", "linux-binary-% linux-modules-% linux-modules-extra-%"},
+		{"centos7", "3.10.0-1160.119.1.el7.x86_64", ""},
+		{"rocky8", "4.18.0-553.el8_10.x86_64", "kernel-modules-core-uname-r = % kernel-modules-uname-r = %"},
+		{"rocky9", "5.14.0-570.el9_6.x86_64+rt", "kernel-rt-modules-core-uname-r = % kernel-rt-modules-uname-r = %"},
+		{"ol9", "6.12.0-103.40.4.4.el9uek.x86_64", "kernel-uek-modules-core-uname-r = % kernel-uek-modules-uname-r = %"},
+		{"amzn2", "5.10.234-225.910.amzn2.x86_64", ""},
+		{"sles15.6", "6.4.0-150600.23.25-default", ""},
+		{"azurelinux3.0", "6.6.96.2-2.azl3", "kernel-drivers-gpu = %"},
+		{"flatcar", "6.6.54-flatcar", ""},
+		{"debian12", "x y", ""},
+		{"rocky9", "x y", ""},
+	} {
+		got := strings.Join(require.Value(Lookup(tt.system))(t).KernelParts(tt.release), " ")
+		assert.Equalf(t, strings.ReplaceAll(tt.want, "%", tt.release), got, "%s %s", tt.system, tt.release)
+	}
+}
+
 func TestDebModulePackages(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]string{"ubuntu24.04": "linux-modules-extra-6.8.0-31-generic", "debian12": ""} {

@@ -15,12 +15,11 @@ type Module struct {
 	kmod.Linkage
 }
 
-// Depmod returns the files that depmod writes into a folder with these modules, by name.
+// Depmod returns the files that depmod writes into a folder with these modules, by name. Of modules
+// for one device the first counts first.
 // Dependencies on modules that the folder does not have are left out, as depmod does. builtin are
 // the names of modules that are part of the kernel; their aliases are left out.
 func Depmod(modules []Module, builtin []string) (map[string][]byte, error) {
-	modules = slices.Clone(modules)
-	slices.SortFunc(modules, func(a, b Module) int { return strings.Compare(a.File, b.File) })
 	tree := ByName(modules)
 	dep := &strings.Builder{}
 	alias := &strings.Builder{}

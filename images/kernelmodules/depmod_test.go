@@ -48,6 +48,7 @@ func folder(t *testing.T, ours bool) (root, dir string) {
 		require.NoError(t, os.WriteFile(file, imagetest.LinkedModule(name, "535.261.03", release, m.exports, m.needs, m.modinfo...), 0o600))
 		modules = append(modules, Module{m.file, name, require.Value(kmod.ReadLinkage(file))(t)})
 	}
+	slices.SortFunc(modules, func(a, b Module) int { return strings.Compare(a.File, b.File) })
 	if ours {
 		for name, content := range require.Value(Depmod(modules, nil))(t) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))

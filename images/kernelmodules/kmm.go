@@ -37,6 +37,7 @@ func AddKMM(tree *rootfs.Tree, set *kbuild.Set) error {
 		}
 		modules = append(modules, Module{base, kmod.ModuleName(f.Name), l})
 	}
+	slices.SortFunc(modules, func(a, b Module) int { return strings.Compare(a.File, b.File) })
 	files, err := Depmod(modules, nil)
 	if err != nil {
 		return fmt.Errorf("modules %s for KMM: %w", set.Key, err)

@@ -22,7 +22,7 @@ import (
 const (
 	maxModule  = 256 << 20 // bytes of one, unpacked; in-tree ones have up to 15 MiB
 	maxModules = 20000     // Ubuntu has 6,900
-	maxList    = 1 << 20   // bytes of modules.builtin
+	maxList    = 4 << 20   // bytes of modules.order
 )
 
 // bootModules are inserted before the guest has a root, in this order: those of its disks, its port
@@ -55,6 +55,7 @@ type modules struct {
 // programs read no compressed ones. It makes the files of depmod, which scripts of packages make.
 func addModules(tree, from *rootfs.Tree, release string) (m modules, err error) {
 	m.folder = path.Join("usr/lib/modules", release)
+	m.builtin = map[string]bool{}
 	var all []kernelmodules.Module
 	for _, e := range from.All() {
 		name, below := strings.CutPrefix(e.Path, m.folder+"/")
@@ -79,11 +80,23 @@ func addModules(tree, from *rootfs.Tree, release string) (m modules, err error) 
 			return m, fmt.Errorf("%w: the kernel has more than %d modules", rootfs.ErrTooLarge, maxModules)
 		}
 	}
-	m.tree = kernelmodules.ByName(all)
-	m.builtin, err = readBuiltin(from, m.folder)
+	order, err := readList(from, path.Join(m.folder, "modules.order"))
 	if err != nil {
 		return m, err
 	}
+	place := map[string]int{}
+	for i, file := range order {
+		place[file] = i - len(order) // a module that the list lacks comes after it
+	}
+	slices.SortStableFunc(all, func(a, b kernelmodules.Module) int { return place[a.File] - place[b.File] })
+	builtin, err := readList(from, path.Join(m.folder, "modules.builtin"))
+	if err != nil {
+		return m, err
+	}
+	for _, file := range builtin {
+		m.builtin[nameOf(file)] = true
+	}
+	m.tree = kernelmodules.ByName(all)
 	files, err := kernelmodules.Depmod(all, slices.Sorted(maps.Keys(m.builtin)))
 	if err != nil {
 		return m, fmt.Errorf("modules of kernel %s: %w", release, err)
@@ -119,7 +132,7 @@ func addModule(tree *rootfs.Tree, e *rootfs.Entry, to string) (m kernelmodules.M
 	if err != nil {
 		return m, fmt.Errorf("%w: %w", errModule, err)
 	}
-	m.Name = kmod.ModuleName(strings.TrimSuffix(path.Base(to), ".ko"))
+	m.Name = nameOf(to)
 	return m, nil
 }
 
@@ -142,18 +155,19 @@ func unpackModule(e *rootfs.Entry) ([]byte, error) {
 	return bounded.Read(content, maxModule)
 }
 
-// readBuiltin reads which modules are part of the kernel.
-func readBuiltin(from *rootfs.Tree, folder string) (map[string]bool, error) {
-	names := map[string]bool{}
-	text, err := bounded.FSFile(from.OpenFS(), path.Join(folder, "modules.builtin"), maxList)
+// readList reads a list of module files, one a line; one that is not there is empty.
+func readList(from *rootfs.Tree, name string) ([]string, error) {
+	text, err := bounded.FSFile(from.OpenFS(), name, maxList)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	for line := range strings.Lines(string(text)) {
-		stem, _, _ := strings.Cut(path.Base(strings.TrimSpace(line)), ".ko")
-		names[kmod.ModuleName(stem)] = true
-	}
-	return names, nil
+	return strings.Fields(string(text)), nil
+}
+
+// nameOf is the name of the module in a file.
+func nameOf(file string) string {
+	stem, _, _ := strings.Cut(path.Base(file), ".ko")
+	return kmod.ModuleName(stem)
 }
 
 // boot returns the paths of the modules that a guest inserts before it has a root, in their order.
