@@ -66,6 +66,11 @@ var schemas = map[string]printed{
 		reflect.TypeFor[host.Baked](),
 		false,
 	},
+	"audit": {
+		"What nodes run, as driver-build audit -o json prints it",
+		reflect.TypeFor[fleet.Audit](),
+		false,
+	},
 	"fleet": {
 		"What a fleet needs, as driver-build fleet -o json prints it",
 		reflect.TypeFor[fleet.Recommendation](),

@@ -30,6 +30,19 @@ func (u *user) fleetNodes(t *testing.T) string {
 		","+node("gpu-2", "true", "haiku", "")+","+node("web", "false", "debian", "")+`]}`)
 }
 
+// TestAudit names what runs on nodes and what mends it, and ends with an exit code of its own.
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	command := "audit " + u.fleetNodes(t) + " --repository " + u.Host + "/gpu/driver "
+	r := u.tool(t, command).Want(t, session.ExitExposed, "nodes whose driver is not as it should be: 2 (end-of-life 1, unknown 1, vulnerable 1)")
+	goldentest.Compare(t, "testdata/audit.table", strings.ReplaceAll(u.Normal(r.Stdout), u.Dir, "DIR"))
+	goldentest.Schema(t, "audit.schema.json", u.tool(t, command+"-o json").Want(t, session.ExitExposed).Stdout)
+	u.tool(t, command+"--fail-on vulnerable=9,known-bad").Want(t, 0)
+	u.tool(t, command+"--fail-on old").Want(t, 2, "no kind of finding")
+	u.Run(t, "audit", u.Path("missing")).Want(t, 2, "read the list of nodes")
+}
+
 // TestFleet builds what fleet says is missing, and asks again. What it prints for pipelines and for the chart
 // is parsed by what reads it there.
 func TestFleet(t *testing.T) {

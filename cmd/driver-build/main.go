@@ -63,7 +63,7 @@ func newRootCmd(a *session.App) *cobra.Command {
 		{"Build", []*cobra.Command{build, newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newPushCmd(a)}},
 		{"Look at images", []*cobra.Command{newInspectCmd(a), newVerifyCmd(a), newSBOMCmd(a)}},
 		{"Fleet and CI", []*cobra.Command{
-			plancmd.NewCheck(a), plancmd.NewPlan(a), plancmd.NewFleet(a), newLockCmd(a), newReportCmd(a), newDriversCmd(a), newGPUsCmd(a), newMatrixCmd(a),
+			plancmd.NewCheck(a), plancmd.NewPlan(a), plancmd.NewFleet(a), plancmd.NewAudit(a), newLockCmd(a), newReportCmd(a), newDriversCmd(a), newGPUsCmd(a), newMatrixCmd(a),
 		}},
 		{"Trust and air gap", append(bundlecmd.Commands(a), newSignCmd(a), newAttestCmd(a))},
 		{"Setup", []*cobra.Command{newDoctorCmd(a), newCacheCmd(a), newVersionCmd(a)}},

@@ -10,6 +10,7 @@ type Kind int
 // The kinds, the one that counts most first.
 const (
 	Unserved Kind = iota + 1 // nodes of a fleet get no driver
+	Exposed                  // nodes of a fleet run a driver that is not safe or not supported
 	Some                     // some targets of several failed, or a check found something
 	Usage                    // what was asked for is wrong, and nothing was made of it
 	Content                  // content is not what it should be: a digest, a signature, a format

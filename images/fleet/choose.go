@@ -20,6 +20,17 @@ type chooser struct {
 	options Options
 	targets map[string][]matrix.Target // by system and architecture, the best driver first
 	known   map[string]machine         // by everything that decides
+	bests   map[string]string          // drivers, by GPUs
+}
+
+func newChooser(m *matrix.Matrix, o Options) *chooser {
+	return &chooser{
+		matrix:  m,
+		options: o,
+		targets: map[string][]matrix.Target{},
+		known:   map[string]machine{},
+		bests:   map[string]string{},
+	}
 }
 
 // choose says what a machine gets.

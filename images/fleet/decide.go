@@ -75,12 +75,7 @@ func Recommend(m *matrix.Matrix, nodes []Node, o Options) (*Recommendation, erro
 	if _, err := m.Select(matrix.Selection{All: true, Drivers: o.Drivers, Flavours: o.Flavours}); err != nil {
 		return nil, failure.Of(failure.Usage, err)
 	}
-	c := &chooser{
-		matrix:  m,
-		options: o,
-		targets: map[string][]matrix.Target{},
-		known:   map[string]machine{},
-	}
+	c := newChooser(m, o)
 	r := &Recommendation{
 		Schema:  Schema,
 		Nodes:   len(nodes),

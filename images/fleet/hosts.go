@@ -20,7 +20,10 @@ import (
 //	ID=debian
 //	VERSION_ID="12"
 //	01:00.0 0302: 10de:1eb8 (rev a1)
+//	NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Thu Jun ...
 //	end
+//
+// The line before the last, of /proc/driver/nvidia/version, may be missing.
 const hostWord = "host "
 
 // maxLine bounds a line of a host's answers.
@@ -84,6 +87,7 @@ func (h *hosts) line(text string) error {
 	key, value, _ := strings.Cut(text, "=")
 	value = strings.Trim(value, `"'`)
 	m := lspciShape.FindStringSubmatch(text)
+	module := moduleLine.FindStringSubmatch(text)
 	switch {
 	case text == "end":
 		n.ID = osrelease.Variant(n.ID, h.variant)
@@ -97,9 +101,11 @@ func (h *hosts) line(text string) error {
 		n.OSImage = value
 	case key == "VARIANT_ID":
 		h.variant = value
-	case assignment.MatchString(text):
+	case module != nil:
+		n.Loaded = Loaded{module[1], fromModule}
+	case assignment.MatchString(text) || strings.HasPrefix(text, "GCC version:"):
 	case m == nil:
-		return fmt.Errorf("%.80q is no line of os-release or of lspci -n", text)
+		return fmt.Errorf("%.80q is no line of os-release, of lspci -n or of /proc/driver/nvidia/version", text)
 	case m[3] == "10de" && m[2] == "0680":
 		n.GPUs.Switches = true
 	case m[3] == "10de" && (m[2] == "0300" || m[2] == "0302"): // VGA and 3D controllers

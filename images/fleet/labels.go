@@ -137,15 +137,6 @@ func (r *Recommendation) ByChart(labels map[string]string) bool {
 	return !r.NFD || r.hasChartLabel(labels)
 }
 
-// Driver returns the version of the driver that serves the node, as the driver's own labels say, or
-// those of GPU feature discovery; "" if neither does.
-func (n *Node) Driver() string {
-	return cmp.Or(
-		n.Labels["nvidia.com/driver.version.full"],
-		n.Labels["nvidia.com/cuda.driver-version.full"],
-	)
-}
-
 // vgpuProduct is the end of the name of a vGPU, its memory and kind, with what GPU feature
 // discovery adds: "NVIDIA-A10-24Q", "NVIDIA-A100-1-5CME", "NVIDIA-L40S-48Q-SHARED"; and names of
 // the first ones, "GRID-K140Q".

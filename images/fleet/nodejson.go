@@ -39,7 +39,11 @@ type report struct {
 		Runtime         string `json:"containerRuntimeVersion"`
 		KubeletVersion  string `json:"kubeletVersion"`
 	} `json:"nodeInfo"`
-	Capacity map[string]jsontext.Value `json:"capacity"`
+	Capacity   map[string]jsontext.Value `json:"capacity"`
+	Conditions []struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+	} `json:"conditions"`
 }
 
 // announced are resources of the device plugin: whole GPUs, and GPUs that several containers share.
@@ -56,6 +60,17 @@ func (r *report) announcesGPUs() bool {
 		}
 	}
 	return false
+}
+
+// loaded returns the driver that the condition of driver-entrypoint names.
+func (r *report) loaded() Loaded {
+	for _, c := range r.Conditions {
+		found := served.FindStringSubmatch(c.Message)
+		if c.Type == conditionType && found != nil {
+			return Loaded{found[1], fromCondition}
+		}
+	}
+	return Loaded{}
 }
 
 // list is what is known of the list while it is read.
@@ -200,6 +215,7 @@ func (l *list) add(o *object) error {
 		n.ID = "windows"
 	}
 	n.GPUs = gpusOf(n.Labels, o.Status.announcesGPUs())
+	n.Loaded = o.Status.loaded()
 	n.complete()
 	l.nodes = append(l.nodes, n)
 	return nil

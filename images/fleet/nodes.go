@@ -46,6 +46,9 @@ type Node struct {
 
 	// Fault says what is wrong with what the machine says of itself; "" if nothing is.
 	Fault string
+
+	// Loaded is a driver of which no label tells
+	Loaded Loaded
 }
 
 // Taint is a taint of a node.

@@ -59,7 +59,7 @@ func TestRefused(t *testing.T) {
 		"hosts":                     {"host a 6.1.0-1-amd64\n", "want NAME RELEASE MACHINE"},
 		"hosts, a name with a path": {"host ../a 6.1.0-1-amd64 x86_64\n", `"../a" is no name of a host`},
 		"hosts, a name twice":       {"host a 6.1 x86_64\nend\nhost a 6.1 x86_64\nend\n", "line 3: the host a is there twice"},
-		"hosts, another line":       {"host a 6.1 x86_64\nbash: lspci: command not found\n", `line 2: "bash: lspci: command not found" is no line of os-release or of lspci -n`},
+		"hosts, another line":       {"host a 6.1 x86_64\nbash: lspci: command not found\n", `line 2: "bash: lspci: command not found" is no line of os-release, of lspci -n or of /proc`},
 		"hosts, a line after end":   {"host a 6.1 x86_64\nend\nID=debian\n", `line 3: "ID=debian" follows no line host`},
 		"hosts, a line without end": {"host a 6.1 x86_64\nID=" + strings.Repeat("a", maxLine), "a line has more than 4096 bytes"},
 	} {

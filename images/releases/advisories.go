@@ -169,6 +169,13 @@ func (a Advice) Mark(version string) string { return a.marks[version] }
 // of these one that is not known to be bad; of these one without a known CVE; of these the newest.
 func (a Advisor) Order(x, y matrix.Driver) int { return a.rate(x).order(a.rate(y)) }
 
+// Support says how long NVIDIA supports a driver's branch, "LTS until 2028-06", and whether that is
+// over.
+func (a Advisor) Support(d matrix.Driver) (text string, over bool) {
+	r := a.rate(d)
+	return r.support(), r.ended
+}
+
 // rated is what is known of a driver on a day.
 type rated struct {
 	version, until string // until: the last month of support, where it is known

@@ -127,7 +127,7 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 	if err != nil {
 		return err
 	}
-	all, err := readNodes(ctx, a, args)
+	all, err := readNodes(ctx, a, "fleet", args)
 	if err != nil {
 		return err
 	}
@@ -173,12 +173,13 @@ func (o *fleetFlags) checkServed(a *session.App, p *fleet.Recommendation) error 
 	return p.CheckServed(o.allow)
 }
 
-// readNodes reads FILE or standard input.
-func readNodes(ctx context.Context, a *session.App, args []string) ([]fleet.Node, error) {
+// readNodes reads FILE or standard input, for a command.
+func readNodes(ctx context.Context, a *session.App, command string, args []string) ([]fleet.Node, error) {
 	if len(args) == 0 || args[0] == "-" {
 		if session.IsTerminal(a.Stdin) {
 			return nil, session.Usagef(
-				"fleet reads nodes from standard input, which is a terminal: kubectl get nodes -o json | driver-build fleet",
+				"%[1]s reads nodes from standard input, which is a terminal: kubectl get nodes -o json | driver-build %[1]s",
+				command,
 			)
 		}
 		return fleet.ReadNodes(a.Input(ctx))

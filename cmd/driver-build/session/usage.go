@@ -126,6 +126,9 @@ const (
 	// ExitUnserved means that `fleet` found nodes with a GPU that get no driver, for a reason that
 	// `--allow-unserved` does not name.
 	ExitUnserved = 7
+	// ExitExposed means that `audit` found nodes whose driver has known CVEs, is no longer
+	// supported, is known to be bad or is not known, as far as `--fail-on` names it.
+	ExitExposed = 8
 	// ExitSignal means that a signal stopped the run, plus the number of the signal: 130 for
 	// SIGINT, 143 for SIGTERM.
 	ExitSignal = 128
@@ -145,7 +148,7 @@ func ExitCode(err error) int {
 		return ExitSignal + int(stop.Signal)
 	}
 	return map[failure.Kind]int{
-		failure.Unserved: ExitUnserved, failure.Some: ExitSome, failure.Usage: ExitUsage, failure.Content: ExitMismatch,
+		failure.Unserved: ExitUnserved, failure.Exposed: ExitExposed, failure.Some: ExitSome, failure.Usage: ExitUsage, failure.Content: ExitMismatch,
 		failure.Network: ExitNetwork, failure.Step: ExitStep, failure.Unexpected: ExitUnexpected,
 	}[failure.KindOf(err)]
 }
