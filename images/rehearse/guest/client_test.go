@@ -43,7 +43,7 @@ func fakeGuest(t *testing.T) *client {
 			_ = out.Encode(wire.Event{Kind: wire.Line, Process: r.Process, Text: "first", Nanos: 1e9})
 			_ = out.Encode(wire.Event{Kind: wire.Started, Process: r.Process, PID: 77})
 			_ = out.Encode(wire.Event{Kind: wire.Started, Process: r.Process, PID: 1})
-			for range 300 {
+			for range 60 {
 				if r.Args[0] == "talk" {
 					_ = out.Encode(wire.Event{Kind: wire.Line, Process: r.Process, Text: strings.Repeat("\x1b", wire.MaxText)})
 				}
@@ -72,6 +72,8 @@ func TestProcess(t *testing.T) {
 	assert.Equalf(t, 1, p.Lines()[0].At.Unix(), "time of the first line")
 	result := require.Value(c.run(t.Context(), wire.Request{Args: []string{"y"}}))(t)
 	assert.Contains(t, result.String(), "exit code 3")
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	assert.Equalf(t, 0, len(c.processes), "processes that have ended")
 }
 

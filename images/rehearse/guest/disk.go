@@ -41,7 +41,8 @@ func ImageDisk(ctx context.Context, image v1.Image, dir string) (Image, error) {
 		Env:     file.Config.Env,
 		Command: slices.Concat(file.Config.Entrypoint, file.Config.Cmd),
 	}
-	_, err = os.Stat(made.Disk)
+	now := time.Now() // so that the caller can remove what was not used for long
+	err = os.Chtimes(made.Disk, now, now)
 	if err == nil {
 		return made, nil
 	}

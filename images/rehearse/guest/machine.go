@@ -46,12 +46,12 @@ const (
 )
 
 // newMachine starts QEMU, which ends with ctx.
-func newMachine(ctx context.Context, c *Config, dir string) (m *machine, err error) {
+func newMachine(ctx context.Context, c *Config, dir string) (_ *machine, err error) {
 	program, err := findQEMU(ctx, len(c.GPUs) > 0)
 	if err != nil {
 		return nil, err
 	}
-	m = &machine{done: make(chan struct{})}
+	m := &machine{done: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.close())
