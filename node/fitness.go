@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -92,10 +93,10 @@ func (f fitness) leaveCertificate(checks []preflight.Check) {
 			return
 		}
 		path := filepath.Join(f.cfg.StateDir, preflight.CertificateFile)
-		err := os.MkdirAll(f.cfg.StateDir, 0o755)
-		if err == nil {
-			err = atomicwriter.WriteFile(path, cert.Raw, 0o644)
-		}
+		err := cmp.Or(
+			os.MkdirAll(f.cfg.StateDir, 0o755),
+			atomicwriter.WriteFile(path, cert.Raw, 0o644),
+		)
 		if err != nil {
 			f.warn("the certificate of %s could not be left for mokutil: %v", sign.Owner(cert), err)
 			return

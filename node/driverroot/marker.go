@@ -77,6 +77,16 @@ func readMarker(root *os.Root) (marker, error) {
 	return m, nil
 }
 
+// damage returns how the staged root in a folder differs from this one; nil when it can be used.
+func (r *Root) damage(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return checkIntact(root, r.Version, r.ID)
+}
+
 // checkIntact returns how a staged root differs from its marker; nil when the root can be used.
 func checkIntact(root *os.Root, version, id string) error {
 	m, err := readMarker(root)

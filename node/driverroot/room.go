@@ -25,12 +25,8 @@ func (r *Root) Room() (need, spare Space) {
 		return need, spare
 	}
 	roots := filepath.Dir(own)
-	root, err := os.OpenRoot(own)
-	if err == nil {
-		defer root.Close()
-		if checkIntact(root, r.Version, r.ID) == nil {
-			return need, spare
-		}
+	if r.damage(own) == nil {
+		return need, spare
 	}
 	need = r.need(roots)
 	entries, err := os.ReadDir(roots)

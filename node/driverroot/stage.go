@@ -109,23 +109,21 @@ func readOnly(storage string, err error) error {
 // reuse says whether dir is a complete root. It moves a damaged one aside, where removeLeftovers
 // finds it.
 func (r *Root) reuse(dir string) (bool, error) {
-	root, err := os.OpenRoot(dir)
+	_, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	if err == nil {
-		defer root.Close()
-		err = checkIntact(root, r.Version, r.ID)
-	}
-	if err == nil {
+	damage := r.damage(dir)
+	if damage == nil {
 		return true, nil
 	}
-	bad, tmpErr := os.MkdirTemp(filepath.Dir(dir), tmpPrefix)
-	if tmpErr != nil {
-		return false, fmt.Errorf("move the damaged %s aside: %w", dir, tmpErr)
+	bad, err := os.MkdirTemp(filepath.Dir(dir), tmpPrefix)
+	if err != nil {
+		return false, fmt.Errorf("move the damaged %s aside: %w", dir, err)
 	}
-	r.Log.Warn("the staged driver root is damaged, staging it again", "path", dir, "error", err)
-	if err := os.Rename(dir, filepath.Join(bad, filepath.Base(dir))); err != nil {
+	r.Log.Warn("the staged driver root is damaged, staging it again", "path", dir, "error", damage)
+	err = os.Rename(dir, filepath.Join(bad, filepath.Base(dir)))
+	if err != nil {
 		return false, fmt.Errorf("move the damaged %s aside: %w", dir, err)
 	}
 	return false, nil

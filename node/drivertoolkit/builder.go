@@ -72,19 +72,27 @@ func (b Builder) serve(ctx context.Context, f folder, r request) {
 	if ctx.Err() != nil { // a signal: nothing is replied, the next container begins again
 		return
 	}
-	if err == nil {
-		b.Log.Info("the modules are ready for the driver container", "path", set.Dir)
-		b.reply(f, answer{Run: r.Run, Set: filepath.Base(set.Dir)})
+	if err != nil {
+		b.Log.Error("no modules", "error", err)
+		b.reply(f, b.refusal(r, err))
 		return
 	}
-	b.Log.Error("no modules", "error", err)
-	a := answer{Run: r.Run, Reason: explain(err, b.Dir).Error()}
-	if failed, ok := errors.AsType[*kbuild.CompileError](err); ok {
-		a.Reason = failed.Err.Error()
-		a.Full = errors.Is(failed.Err, unix.ENOSPC)
-		a.Failure = failed
+	b.Log.Info("the modules are ready for the driver container", "path", set.Dir)
+	b.reply(f, answer{Run: r.Run, Set: filepath.Base(set.Dir)})
+}
+
+// refusal is the answer to a request that failed.
+func (b Builder) refusal(r request, err error) answer {
+	failed, ok := errors.AsType[*kbuild.CompileError](err)
+	if !ok {
+		return answer{Run: r.Run, Reason: explain(err, b.Dir).Error()}
 	}
-	b.reply(f, a)
+	return answer{
+		Run:     r.Run,
+		Reason:  failed.Err.Error(),
+		Full:    errors.Is(failed.Err, unix.ENOSPC),
+		Failure: failed,
+	}
 }
 
 // reply answers. If the driver container has another request by now, or none, it ignores that, and

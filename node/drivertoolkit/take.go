@@ -44,20 +44,23 @@ func (f folder) take(name string, j Job) (*kbuild.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range set.Modules {
-		m := &set.Modules[i]
-		m.Path = filepath.Join(set.Dir, m.Name+".ko")
-		if err == nil {
-			err = f.takeModule(path.Join(from, m.Name+".ko"), *m)
-		}
-	}
-	if err == nil {
-		err = set.Describe()
-	}
+	err = f.takeModules(from, set)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(set.Dir))
 	}
 	return set, nil
+}
+
+func (f folder) takeModules(from string, set *kbuild.Set) error {
+	for i := range set.Modules {
+		m := &set.Modules[i]
+		m.Path = filepath.Join(set.Dir, m.Name+".ko")
+		err := f.takeModule(path.Join(from, m.Name+".ko"), *m)
+		if err != nil {
+			return err
+		}
+	}
+	return set.Describe()
 }
 
 // takeModule copies one module. The manifest bounds the sizes.
@@ -74,8 +77,11 @@ func (f folder) takeModule(from string, m kbuild.File) error {
 	sum := sha256.New()
 	_, err = io.Copy(io.MultiWriter(out, sum), io.LimitReader(in, m.Size))
 	err = errors.Join(err, out.Close())
-	if err == nil && hex.EncodeToString(sum.Sum(nil)) != m.SHA256 {
-		err = fmt.Errorf("%s has changed since it was stored", from)
+	if err != nil {
+		return err
 	}
-	return err
+	if hex.EncodeToString(sum.Sum(nil)) != m.SHA256 {
+		return fmt.Errorf("%s has changed since it was stored", from)
+	}
+	return nil
 }

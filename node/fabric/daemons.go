@@ -161,12 +161,13 @@ func (f Facts) subnetManager(port *atomic.Pointer[Port]) daemons.Spec {
 // resetGPUs runs nvidia-smi -r, which is killed when ctx ends.
 func (f Facts) resetGPUs(ctx context.Context) error {
 	const long = time.Hour // ctx ends before
+	const what = "reset the GPUs after the change of FABRIC_MODE: nvidia-smi -r"
 	r, err := daemons.Run(ctx, f.path("usr/bin/nvidia-smi"), []string{"-r"}, nil, long)
-	if err == nil && r.Code != 0 {
-		err = fmt.Errorf("exit code %d: %.300s", r.Code, strings.TrimSpace(r.Output()))
-	}
 	if err != nil {
-		return fmt.Errorf("reset the GPUs after the change of FABRIC_MODE: nvidia-smi -r: %w", err)
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if r.Code != 0 {
+		return fmt.Errorf("%s: exit code %d: %.300s", what, r.Code, strings.TrimSpace(r.Output()))
 	}
 	return nil
 }

@@ -2,8 +2,8 @@ package headers
 
 import (
 	"bytes"
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -35,6 +35,18 @@ func (c conf) off(name string) bool {
 // readConf asks the image's apt for its settings. Without an answer it logs a warning, and there
 // are none: the packages may be reachable without them.
 func (f *fetcher) readConf(ctx context.Context) conf {
+	text, err := f.dumpConf(ctx)
+	if err != nil {
+		f.Log.Warn(
+			"apt-config gives no settings: repositories are asked without proxies and certificates of apt.conf",
+			"error", err,
+		)
+		return conf{}
+	}
+	return parseDump(text)
+}
+
+func (f *fetcher) dumpConf(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, confLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "apt-config", "dump")
@@ -43,31 +55,24 @@ func (f *fetcher) readConf(ctx context.Context) conf {
 	stderr := bounded.Buffer{Limit: 1 << 10}
 	cmd.Stdout = &stdout
 	cmd.Stderr = &stderr
-	err := error(nil)
 	if !f.own() { // apt reads this file first, and its folders from there on
-		var file *os.File
-		file, err = os.CreateTemp("", "apt-conf-")
-		if err == nil {
-			defer os.Remove(file.Name()) //nolint:errcheck // of the container's temporary folder
-			_, err = fmt.Fprintf(file, "Dir %q;\n", f.Root)
-			err = cmp.Or(err, file.Close())
-			cmd.Env = append(os.Environ(), "APT_CONFIG="+file.Name())
+		file, err := os.CreateTemp("", "apt-conf-")
+		if err != nil {
+			return "", err
 		}
+		defer os.Remove(file.Name()) //nolint:errcheck // of the container's temporary folder
+		_, err = fmt.Fprintf(file, "Dir %q;\n", f.Root)
+		err = errors.Join(err, file.Close())
+		if err != nil {
+			return "", err
+		}
+		cmd.Env = append(os.Environ(), "APT_CONFIG="+file.Name())
 	}
-	if err == nil {
-		err = cmd.Run()
-	}
+	err := cmd.Run()
 	if err != nil {
-		f.Log.Warn(
-			"apt-config gives no settings: repositories are asked without proxies and certificates of apt.conf",
-			"error",
-			err,
-			"output",
-			string(bytes.TrimSpace(stderr.Kept)),
-		)
-		return conf{}
+		return "", fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Kept))
 	}
-	return parseDump(string(stdout.Kept))
+	return string(stdout.Kept), nil
 }
 
 // parseDump reads lines such as

@@ -39,7 +39,12 @@ func (f *fetcher) unpack(
 			err = errors.Join(err, os.RemoveAll(temp))
 		}
 	}()
-	if err := errors.Join(os.RemoveAll(temp), os.MkdirAll(filepath.Join(temp, "usr/lib"), 0o755), os.Symlink("usr/lib", filepath.Join(temp, "lib"))); err != nil {
+	err = errors.Join(
+		os.RemoveAll(temp),
+		os.MkdirAll(filepath.Join(temp, "usr/lib"), 0o755),
+		os.Symlink("usr/lib", filepath.Join(temp, "lib")),
+	)
+	if err != nil {
 		return nil, err
 	}
 	root, err := os.OpenRoot(temp)
@@ -54,36 +59,40 @@ func (f *fetcher) unpack(
 		}
 		installed = append(installed, label(pkg))
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
-	// One call instead of an fsync for each of 16000 files.
-	top, err := root.Open(".")
-	if err == nil {
-		err = errors.Join(
-			unix.Syncfs(int(top.Fd())),
-			top.Close(),
-			os.RemoveAll(f.Into),
-			os.Rename(temp, f.Into),
-		)
-	}
+	err = publish(root, f.Into)
 	if err != nil {
 		return nil, fmt.Errorf("write to disk: %w", err)
 	}
 	f.Log.Info(
 		"headers unpacked",
-		"kernel",
-		f.Release,
-		"path",
-		f.Into,
-		"files",
-		t.entries,
-		"bytes",
-		t.bytes,
-		"duration",
-		time.Since(begin).Round(10*time.Millisecond),
+		"kernel", f.Release,
+		"path", f.Into,
+		"files", t.entries,
+		"bytes", t.bytes,
+		"duration", time.Since(begin).Round(10*time.Millisecond),
 	)
 	return installed, nil
+}
+
+// publish gives a folder its name when its files are on the disk.
+func publish(root *os.Root, name string) error {
+	top, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer top.Close()                //nolint:errcheck // opened for its number
+	err = unix.Syncfs(int(top.Fd())) // instead of an fsync for each of 16000 files
+	if err != nil {
+		return err
+	}
+	err = os.RemoveAll(name)
+	if err != nil {
+		return err
+	}
+	return os.Rename(root.Name(), name)
 }
 
 // tree is the folder that gets the packages. Links in it lead nowhere else while it is written.

@@ -181,10 +181,10 @@ func (s *supply) request(w node.Want, rdma []string) modules.Request {
 // is any.
 func (s *supply) logFile(w node.Want) (string, error) {
 	dir := filepath.Join(s.cfg.StateDir, "log")
-	err := os.MkdirAll(dir, 0o755)
-	if err == nil {
-		err = unix.Access(dir, unix.W_OK) // bake may have left the folder
-	}
+	err := cmp.Or(
+		os.MkdirAll(dir, 0o755),
+		unix.Access(dir, unix.W_OK), // bake may have left the folder
+	)
 	if errors.Is(err, unix.EROFS) {
 		return "", fmt.Errorf(
 			"make the folder for the compile's log: %w: what is in %s has no modules for kernel %s, and it cannot be written: mount it writable, or bake it for this kernel",
@@ -192,7 +192,8 @@ func (s *supply) logFile(w node.Want) (string, error) {
 			s.cfg.StateDir,
 			w.Release,
 		)
-	} else if err != nil {
+	}
+	if err != nil {
 		return "", fmt.Errorf("make the folder for the compile's log: %w", err)
 	}
 	return filepath.Join(

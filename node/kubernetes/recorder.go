@@ -85,10 +85,11 @@ func (r *Recorder) send(ctx context.Context, x *entry) error {
 		}
 	}
 	name, err := r.Client.createEvent(ctx, x.event, r.Host, x.first, x.last, x.pending)
-	if err == nil {
-		x.name = name
-		x.reported = x.event
-		x.count = x.pending
+	if err != nil {
+		return err
 	}
-	return err
+	x.name = name
+	x.reported = x.event
+	x.count = x.pending
+	return nil
 }

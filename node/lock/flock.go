@@ -32,20 +32,29 @@ func lockFile(path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if st, serr := f.Stat(); serr != nil || !st.Mode().IsRegular() {
-			err = fmt.Errorf("%s is not a regular file", path)
-		} else if err = flock(f, unix.LOCK_EX); errors.Is(err, unix.EWOULDBLOCK) {
-			err = &HeldError{Path: path, Holder: readHolder(f)}
+		err = lockRegular(f, path)
+		if err != nil {
+			f.Close()
+			return nil, err
 		}
-		if err == nil && isSameFile(f, path) {
+		if isSameFile(f, path) {
 			return f, nil
 		}
 		f.Close()
-		if err != nil {
-			return nil, err
-		}
 	}
 	return nil, fmt.Errorf("%s was replaced twenty times while it was being locked", path)
+}
+
+func lockRegular(f *os.File, path string) error {
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", path)
+	}
+	err = flock(f, unix.LOCK_EX)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return &HeldError{Path: path, Holder: readHolder(f)}
+	}
+	return err
 }
 
 // lockFolder locks a folder. The error is a *HeldError if another process holds it. On a file

@@ -92,22 +92,30 @@ func checkSigning(in *Input) Check {
 // of judges a module's file.
 func (s *Signatures) of(m Loading, cert *x509.Certificate) Signature {
 	g := Signature{Module: m.Name}
-	der, err := readSignature(m.Path)
-	var d sign.Description
-	if err == nil && der != nil {
-		d, err = sign.Describe(der)
-	}
-	switch {
-	case err != nil:
-		g.Verdict, g.Detail = NotSeen, err.Error()
+	d, err := describeSignature(m.Path)
+	if err != nil {
+		g.Verdict = NotSeen
+		g.Detail = err.Error()
 		return g
-	case der == nil:
+	}
+	if d == nil {
 		g.Verdict = Unsigned
 		return g
-	case cert != nil && !namesSigner(d, cert):
+	}
+	if cert != nil && !namesSigner(*d, cert) {
 		cert = nil
 	}
-	return s.judge(g, cert, d)
+	return s.judge(g, cert, *d)
+}
+
+// describeSignature describes the signature of a module's file; nil for one without.
+func describeSignature(path string) (*sign.Description, error) {
+	der, err := readSignature(path)
+	if err != nil || der == nil {
+		return nil, err
+	}
+	d, err := sign.Describe(der)
+	return &d, err
 }
 
 // judge looks for the signer among the kernel's keys: by the certificate, else by what the

@@ -24,13 +24,9 @@ func RootPath(run string) string { return filepath.Join(run, "driver") }
 // there has been no driver since the boot.
 func Read(run string) (Snapshot, error) {
 	path := filepath.Join(run, fileName)
-	data, err := content(path)
+	st, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Snapshot{}, fmt.Errorf("read the driver's status: %w", err)
-	}
-	var st Snapshot
-	if err == nil {
-		st, err = parse(data)
 	}
 	if err != nil {
 		return Snapshot{}, fmt.Errorf(
@@ -40,6 +36,14 @@ func Read(run string) (Snapshot, error) {
 		)
 	}
 	return st, nil
+}
+
+func readFile(path string) (Snapshot, error) {
+	data, err := content(path)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return parse(data)
 }
 
 // content reads the file without waiting for a writer of a pipe, and follows no link: anybody on
