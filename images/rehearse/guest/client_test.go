@@ -43,7 +43,7 @@ func fakeGuest(t *testing.T) *client {
 			_ = out.Encode(wire.Event{Kind: wire.Line, Process: r.Process, Text: "first", Nanos: 1e9})
 			_ = out.Encode(wire.Event{Kind: wire.Started, Process: r.Process, PID: 77})
 			_ = out.Encode(wire.Event{Kind: wire.Started, Process: r.Process, PID: 1})
-			for range 60 {
+			for range 80 {
 				if r.Args[0] == "talk" {
 					_ = out.Encode(wire.Event{Kind: wire.Line, Process: r.Process, Text: strings.Repeat("\x1b", wire.MaxText)})
 				}
