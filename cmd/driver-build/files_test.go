@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -74,61 +73,74 @@ func readCalls(t *testing.T, files *strings.Replacer) map[string][]string {
 	return calls
 }
 
+// wrongKind has the kind of file that a child of TestFiles tries.
+const wrongKind = "DRIVER_BUILD_TEST_FILES"
+
 // TestFiles: whatever a user names that is no regular file of a size that makes sense is refused at once, with its name,
-// within the least memory that driver-build works in.
+// within the least memory that driver-build works in. A child has that memory and makes all calls with one kind of file.
 func TestFiles(t *testing.T) {
+	if kind := os.Getenv(wrongKind); kind != "" {
+		refuseFiles(t, kind)
+		return
+	}
 	t.Parallel()
-	dir := t.TempDir()
-	files := wrongFiles(t, dir) // with a folder
-	at := func(name string) string { return filepath.Join(dir, name) }
-	require.NoError(t, unix.Mkfifo(at("pipe"), 0o600))
-	require.NoError(t, os.Symlink("/dev/zero", at("zero")))
-	require.NoError(t, os.Truncate(testfile.Write(t, at("large"), ""), 64<<30))
-	calls := make(chan func())
-	var workers sync.WaitGroup
-	for range 4 {
-		workers.Go(func() {
-			for f := range calls {
-				f()
+	script := []string{"-c", `ulimit -v 2500000; exec "$@"`, "sh", require.Value(os.Executable())(t), "-test.run=^TestFiles$"}
+	for _, kind := range []string{"pipe", "zero", "folder", "large"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), "sh", script...)
+			cmd.Env = append(os.Environ(), wrongKind+"="+kind)
+			text, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, text)
 			}
 		})
 	}
+}
+
+// refuseFiles makes all calls that read files with a file of a kind.
+func refuseFiles(t *testing.T, kind string) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	file := filepath.Join(dir, kind)
+	files := wrongFiles(t, dir) // with a folder
+	switch kind {
+	case "pipe":
+		require.NoError(t, unix.Mkfifo(file, 0o600))
+	case "zero":
+		require.NoError(t, os.Symlink("/dev/zero", file))
+	case "large":
+		require.NoError(t, os.Truncate(testfile.Write(t, file, ""), 64<<30))
+	}
 	for what, some := range readCalls(t, files) {
-		for _, kind := range []string{"pipe", "zero", "folder", "large"} {
-			calls <- func() {
-				for _, call := range some {
-					if kind == "large" && strings.Contains(call, "ANY") || refusesFile(t, dir, call, kind) {
-						return
-					}
-				}
-				t.Errorf("%s with %s: no call names it: %q", what, kind, some)
-			}
+		named := func(call string) bool {
+			return kind == "large" && strings.Contains(call, "ANY") || refusesFile(t, file, call)
+		}
+		if !slices.ContainsFunc(some, named) {
+			t.Errorf("%s: no call names it: %q", what, some)
 		}
 	}
-	close(calls)
-	workers.Wait()
 }
 
 // refusesFile says whether a call ends well: with an exit code of a mistake and the name of the file.
-func refusesFile(t *testing.T, dir, call, kind string) bool {
-	file, home := filepath.Join(dir, kind), t.TempDir()
+func refusesFile(t *testing.T, file, line string) bool {
+	t.Helper()
+	home := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(home, "user/.docker"), 0o700))
 	require.NoError(t, os.Symlink(file, filepath.Join(home, "user/.docker/config.json")))
-	args := strings.Fields(strings.NewReplacer("FILE", file, "ANY", file, "CONFIG", home+"/user").Replace(call))
-	env := append(os.Environ(), asProgram+"=1", "HOME="+home, "DRIVER_BUILD_CACHE="+home+"/cache")
+	args := strings.Fields(strings.NewReplacer("FILE", file, "ANY", file, "CONFIG", home+"/user").Replace(line))
+	env := map[string]string{"HOME": home, "DRIVER_BUILD_CACHE": home + "/cache"}
 	for len(args) > 0 && !strings.HasPrefix(args[0], "-") && strings.Contains(args[0], "=") {
-		env, args = append(env, args[0]), args[1:]
+		name, value, _ := strings.Cut(args[0], "=")
+		env[name] = value
+		t.Setenv(name, value) // for libraries
+		args = args[1:]
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	script := []string{"-c", `ulimit -v 2500000; exec "$@"`, "sh", require.Value(os.Executable())(t)}
-	cmd := exec.CommandContext(ctx, "sh", append(script, args...)...)
-	cmd.Dir, cmd.Env = dir, env
-	text, err := cmd.CombinedOutput()
-	named := strings.Contains(string(text), file) || strings.Contains(string(text), ".docker/config.json")
-	code := cmd.ProcessState.ExitCode()
-	if code < 2 || code > 6 || strings.Contains(string(text), "goroutine ") {
-		t.Errorf("%s\nwith %s: %v: %.2000s", call, kind, err, text)
+	r := call(ctx, t, env, args...)
+	if r.Code < 2 || r.Code > 6 {
+		t.Errorf("%s: exit code %d: %.2000s", line, r.Code, r.Stderr)
 	}
-	return named
+	return strings.Contains(r.Stderr, file) || strings.Contains(r.Stderr, ".docker/config.json")
 }
