@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rehearse"
 	"github.com/driver-container/driver-container/images/releases"
 	"github.com/driver-container/driver-container/images/status"
 	"github.com/driver-container/driver-container/images/verify"
@@ -115,6 +116,11 @@ var schemas = map[string]printed{
 		"GPUs and their drivers, as driver-build gpus -o json prints them",
 		reflect.TypeFor[gpus.Answer](),
 		true,
+	},
+	"rehearse": {
+		"What a rehearsal showed, as driver-build rehearse -o json prints it",
+		reflect.TypeFor[rehearse.Report](),
+		false,
 	},
 	"verify": {
 		"Findings about an image, as driver-build verify -o json prints them",

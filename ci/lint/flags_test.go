@@ -32,11 +32,13 @@ var (
 var meanings = map[string]string{
 	"arch":          `ARCH`,
 	"base":          `base IMAGE`,
+	"chart":         `chart to `,
 	"deep":          `layers|also compile`, // look closer, which takes longer
 	"driver":        `driver VERSION`,
 	"dry-run":       `(build|write|push) nothing$`,
 	"export":        `^write into DIR what an offline signer`,
 	"format":        `^(what is printed: )?(table|spdx|text).* or [a-z]+$`,
+	"from":          `^IMAGE `,
 	"headers":       `mirror with .*headers`,
 	"help":          `^help for`,
 	"image-key":     `^sign .* with this private key: FILE`,
@@ -61,6 +63,7 @@ var meanings = map[string]string{
 	"source":        `URL or FILE of the driver's`,
 	"tag":           `TAG`,
 	"timeout":       `so long|how long`,
+	"values":        `values (for|of) the chart`,
 }
 
 // lists are flags whose value differs: once or repeated, or another kind of file.

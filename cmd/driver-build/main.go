@@ -61,7 +61,7 @@ func newRootCmd(a *session.App) *cobra.Command {
 		commands []*cobra.Command
 	}{
 		{"Build", []*cobra.Command{build, newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newPushCmd(a)}},
-		{"Look at images", []*cobra.Command{newInspectCmd(a), newVerifyCmd(a), newSBOMCmd(a)}},
+		{"Look at images", []*cobra.Command{newInspectCmd(a), newVerifyCmd(a), newRehearseCmd(a), newSBOMCmd(a)}},
 		{"Fleet and CI", []*cobra.Command{
 			plancmd.NewCheck(a), plancmd.NewPlan(a), plancmd.NewFleet(a), plancmd.NewAudit(a), newLockCmd(a), newReportCmd(a), newDriversCmd(a), newGPUsCmd(a), newMatrixCmd(a),
 		}},

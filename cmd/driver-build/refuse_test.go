@@ -27,7 +27,7 @@ var good = map[string]string{
 	"":        "--os debian12 --driver 535.261.03",
 	"check":   "", "plan": "--repository h.example/a", "fleet": "NODES", "list": "", "lock": "", "report": "--html -", "drivers": "", "gpus": "", "version": "", "doctor": "",
 	"fetch": "--os debian12 --driver 535.261.03", "kernels": "--os debian12",
-	"inspect": "h.example/a:1", "verify": "h.example/a:1", "verify kernel": "h.example/a:1 --deep", "verify source": "h.example/a:1 --rebuild", "push": "h.example/b:1 h.example/a:1", "sbom": "h.example/a:1",
+	"inspect": "h.example/a:1", "verify": "h.example/a:1", "rehearse": "h.example/a:1", "rehearse module-cert": "h.example/a:1 --secure-boot", "rehearse chart": "h.example/a:1 --values MATRIX", "verify kernel": "h.example/a:1 --deep", "verify source": "h.example/a:1 --rebuild", "push": "h.example/b:1 h.example/a:1", "sbom": "h.example/a:1",
 	"sign-modules": "h.example/a:1 --module-key KEY --push --repository h.example/a", "sign-modules export": "h.example/a:1",
 	"sign-image": "h.example/a:1 --image-key KEY", "sign-image type": "h.example/a:1 --image-key KEY --predicate ASKED/request.json", "sign-image export": "h.example/a:1",
 	"sign-image import": "h.example/a:1 --image-public-key CERT", "sign-image image-key": "h.example/a:1", "sign-image image-signer": "h.example/a:1", "sign-image image-public-key": "h.example/a:1",
@@ -114,6 +114,8 @@ var wrong = map[string][]string{
 	"to":               {"", "h.example/a:1", "h.example/A", "https://h.example/a"},
 	"values":           {"FOLDER", "/nope/x", "SOCKET", "/proc/x"},
 	"policy":           {"/nope", "GARBAGE", "/proc/x"},
+	"keep":             {"GARBAGE", "GARBAGE/x"},
+	"timeout":          {"0s", "-1m", "soon", "5"},
 	"html":             {"", "/nope/x.html", "FOLDER", "/proc/x.html", "GARBAGE/x"},
 }
 

@@ -12,6 +12,7 @@ var (
 	kernelFault = lazyregexp.New(`WARNING:|\bOops\b|BUG:|BUG\b.*at |general protection|Kernel panic` +
 		`|blocked for more than|refcount_t|UBSAN|KASAN|Unknown symbol|disagrees about version of symbol` +
 		`|version magic|Invalid module format|NVRM:.*(?i:error|fail|xid|invalid|mismatch)`)
+	kernelCrash = lazyregexp.New(`Kernel panic|\bOops\b|BUG: unable`)
 	// noAdapter matches what NVIDIA's module says of the fake GPU, which never initialises.
 	noAdapter = lazyregexp.New(`RmInitAdapter|rm_init_adapter|osInitNvMapping|RmInitNvDevice|RmInitX86EmuState|RmFetchGspRmImages`)
 )

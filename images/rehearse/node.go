@@ -85,6 +85,7 @@ func (r *rehearsal) status(ctx context.Context) (st driverStatus, err error) {
 	if err != nil || text == "" {
 		return st, err
 	}
+	r.lastStatus = text
 	err = json.Unmarshal([]byte(text), &st)
 	if err != nil {
 		return st, fmt.Errorf("read %s of the guest: %w", statusFile, err)

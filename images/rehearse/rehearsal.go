@@ -24,6 +24,7 @@ type rehearsal struct {
 	image    subject
 	previous *subject // nil: the node has no driver before
 	observe  progress.Observer
+	console  func() string // of the guest; nil: it has none
 
 	before state // of the node without a driver
 	seen   int   // lines of the kernel's log that were judged
@@ -38,6 +39,9 @@ type rehearsal struct {
 	loads    int     // of the driver since boot, while it is left
 	begun    time.Time
 	replaced time.Time // when the previous driver was told to end
+
+	containers []process // all that were started
+	lastStatus string    // content of the status file
 }
 
 // row is one thing to rehearse.
@@ -105,6 +109,10 @@ func (r *rehearsal) run(ctx context.Context) (done []Row, err error) {
 		}
 		step := r.observe.Begin("rehearse", row.name)
 		result, err := r.rehearse(ctx, row)
+		if crash := r.crash(); err != nil && ctx.Err() == nil && len(crash) > 0 {
+			result = Row{Name: row.name, Verdict: Failed, Message: "the guest's kernel crashed", Log: crash}
+			return append(done, result), step.End(false, nil)
+		}
 		if err != nil {
 			return done, step.End(false, fmt.Errorf("rehearse the row %q: %w", row.name, err))
 		}
@@ -113,6 +121,19 @@ func (r *rehearsal) run(ctx context.Context) (done []Row, err error) {
 		_ = step.End(false, nil)
 	}
 	return done, nil
+}
+
+// crash returns the lines of the console about a crash of the kernel.
+func (r *rehearsal) crash() []string {
+	if r.console == nil {
+		return nil
+	}
+	lines := strings.Split(r.console(), "\n")
+	i := slices.IndexFunc(lines, func(line string) bool { return kernelCrash().MatchString(line) })
+	if i < 0 {
+		return nil
+	}
+	return logLines(lines[i:min(i+maxLines, len(lines))])
 }
 
 // rehearse does what a row says, and judges what the kernel wrote meanwhile.
@@ -134,7 +155,7 @@ func (r *rehearsal) rehearse(ctx context.Context, row row) (Row, error) {
 	result := Row{
 		Name:    row.name,
 		Verdict: out.verdict,
-		Seconds: out.took.Round(10 * time.Millisecond).Seconds(),
+		Seconds: seconds(out.took),
 		Message: message(out.message),
 	}
 	if out.verdict == Failed {
@@ -142,6 +163,9 @@ func (r *rehearsal) rehearse(ctx context.Context, row row) (Row, error) {
 	}
 	return result, nil
 }
+
+// seconds is a time as a report has it.
+func seconds(d time.Duration) float64 { return d.Round(10 * time.Millisecond).Seconds() }
 
 // judgeKernel adds to an outcome what the kernel wrote meanwhile.
 func (r *rehearsal) judgeKernel(ctx context.Context, out *outcome) error {
@@ -184,5 +208,10 @@ func (r *rehearsal) start(ctx context.Context, s subject, mounts ...guest.Mount)
 			return nil, err
 		}
 	}
-	return r.node.StartContainer(ctx, s.pod.container(s.name, mounts...))
+	p, err := r.node.StartContainer(ctx, s.pod.container(s.name, mounts...))
+	if err != nil {
+		return nil, err
+	}
+	r.containers = append(r.containers, p)
+	return p, nil
 }

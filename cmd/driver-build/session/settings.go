@@ -112,16 +112,32 @@ func (a *App) Programs(ctx context.Context, f *programs.Finder) Programs {
 		return a.Binaries
 	}
 	f = cmp.Or(f, &programs.Finder{Partial: true})
-	fail := func(err error) Programs {
+	err := a.prepare(f)
+	if err != nil {
 		return func(string) ([]recipe.Binary, error) { return nil, err }
 	}
+	return func(arch string) ([]recipe.Binary, error) { return f.Find(ctx, arch) }
+}
+
+// GuestProgram finds the program for the guests of a rehearsal, or makes it.
+func (a *App) GuestProgram(ctx context.Context) (file string, err error) {
+	var f programs.Finder
+	err = a.prepare(&f)
+	if err != nil {
+		return "", err
+	}
+	return f.Guest(ctx)
+}
+
+// prepare tells a finder where programs of this version are, and what they can be made of.
+func (a *App) prepare(f *programs.Finder) error {
 	cache, err := a.CacheDir()
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	cache, err = filepath.Abs(cache)
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	f.Dirs = []string{programDir(), programs.SystemDir}
 	f.Version = version.Own()
@@ -140,7 +156,7 @@ func (a *App) Programs(ctx context.Context, f *programs.Finder) Programs {
 			f.Make.Checkout = checkout(bi.Main.Path)
 		}
 	}
-	return func(arch string) ([]recipe.Binary, error) { return f.Find(ctx, arch) }
+	return nil
 }
 
 // checkout is the folder of the sources that this program was compiled of, "" if they are not there
