@@ -63,7 +63,10 @@ require (
 	software.sslmate.com/src/go-pkcs12 v0.7.4
 )
 
-require github.com/Microsoft/hcsshim v0.15.0-rc.4
+require (
+	github.com/Microsoft/hcsshim v0.15.0-rc.4
+	github.com/pierrec/lz4/v4 v4.1.33
+)
 
 require (
 	github.com/Microsoft/go-winio v0.6.3-0.20251027160822-ad3df93bed29 // indirect

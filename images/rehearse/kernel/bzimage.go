@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pierrec/lz4/v4"
+
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/elffile"
@@ -49,12 +51,31 @@ func vmlinux(image []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	kind := compression.Of(payload)
-	if kind == "" {
-		return nil, fmt.Errorf("%w: it is compressed in a way that is not read here", errPacked)
+	unpacked, err := unpack(payload)
+	if err != nil {
+		return nil, err
 	}
+	return unpacked, checkEntry(unpacked)
+}
+
+// lz4Legacy begins the format of lz4 that kernels have (Documentation/x86/boot.rst of Linux: payload_offset).
+const lz4Legacy = "\x02\x21\x4c\x18"
+
+// unpack returns the content of a payload.
+func unpack(payload []byte) ([]byte, error) {
+	kind := compression.Of(payload)
 	if kind != compression.Gzip { // gzip ends with the size itself
 		payload = payload[:len(payload)-sizeLength]
+	}
+	if bytes.HasPrefix(payload, []byte(lz4Legacy)) {
+		content, err := bounded.Read(lz4.NewReader(bytes.NewReader(payload)), maxVmlinux)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errPacked, err)
+		}
+		return content, nil
+	}
+	if kind == "" {
+		return nil, fmt.Errorf("%w: it is compressed in a way that is not read here", errPacked)
 	}
 	stream := compression.Stream{Limit: maxVmlinux, Format: errPacked}
 	content, err := stream.Open(bytes.NewReader(payload), kind)
@@ -62,11 +83,7 @@ func vmlinux(image []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer content.Close() //nolint:errcheck // it reads memory
-	unpacked, err := bounded.Read(content, maxVmlinux)
-	if err != nil {
-		return nil, err
-	}
-	return unpacked, checkEntry(unpacked)
+	return bounded.Read(content, maxVmlinux)
 }
 
 // payloadOf is the compressed kernel of a bzImage, with the size behind it.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/pierrec/lz4/v4"
+
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
@@ -49,6 +51,14 @@ func bzImage(payload []byte) []byte {
 
 // packed is a compressed kernel with its size behind it.
 func packed(t testing.TB, ending string, kernel []byte) []byte {
+	if ending == ".lz4" {
+		var out bytes.Buffer
+		w := lz4.NewWriter(&out)
+		require.NoError(t, w.Apply(lz4.LegacyOption(true)))
+		_, err := w.Write(kernel)
+		require.NoError(t, errors.Join(err, w.Close()))
+		return binary.LittleEndian.AppendUint32(out.Bytes(), uint32(len(kernel)))
+	}
 	data := repotest.Compress(t, ending, kernel)
 	if ending == ".gz" {
 		return data
@@ -60,7 +70,7 @@ func packed(t testing.TB, ending string, kernel []byte) []byte {
 // unpacks itself, or none.
 func TestVmlinux(t *testing.T) {
 	t.Parallel()
-	for _, ending := range []string{".gz", ".xz", ".zst"} {
+	for _, ending := range []string{".gz", ".xz", ".zst", ".lz4"} {
 		got := require.Value(vmlinux(bzImage(packed(t, ending, startable()))))(t)
 		assert.Equalf(t, string(startable()), string(got), "%s", ending)
 	}
@@ -82,7 +92,8 @@ func TestVmlinux(t *testing.T) {
 		"a long payload":        {changed(payloadLengthAt+3, 0xff), errNotKernel},
 		"a short payload":       {bzImage([]byte("\x1f\x8b")), errNotKernel},
 		"an old header":         {changed(versionAt, 7), errPacked},
-		"lz4":                   {bzImage([]byte("\x02\x21\x4c\x18 and so on")), errPacked},
+		"damaged lz4":           {bzImage([]byte("\x02\x21\x4c\x18 and so on")), errPacked},
+		"lzma":                  {bzImage([]byte("\x5d\x00\x00\x80\x00 and so on")), errPacked},
 		"a damaged payload":     {changed(2*sector+8, good[2*sector+8]+1), errPacked},
 		"a kernel without PVH":  {bzImage(packed(t, ".gz", kernelWith(note("Xen\x00", 17, "entry")))), errPacked},
 		"a note of another":     {bzImage(packed(t, ".gz", kernelWith(note("Not\x00", 18, "entry")))), errPacked},

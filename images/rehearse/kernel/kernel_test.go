@@ -22,7 +22,7 @@ import (
 )
 
 // busyboxText is a busybox as far as it is read.
-const busyboxText = "\x7fELF...\x00usage\x00[\x00[[\x00ash\x00insmod\x00modprobe\x00mount\x00sh\x00wc\x00\x00Usage: \x00"
+const busyboxText = "\x7fELF...\xae [\x00[[\x00ash\x00insmod\x00modprobe\x00mount\x00sh\x00wc\x00\x00Usage: \x00"
 
 // rig is a world with Debian, and a builder in it.
 type rig struct {

@@ -65,8 +65,7 @@ func addCommands(tree *rootfs.Tree) error {
 // commands are the names of busybox's commands. It has them in one piece, sorted, each with a zero
 // byte behind it (include/applet_tables.h), and it is not executed.
 func commands(program []byte) (names []string, err error) {
-	const first = "[\x00[[\x00"
-	_, list, found := bytes.Cut(program, []byte("\x00"+first))
+	_, list, found := bytes.Cut(program, []byte("[\x00[[\x00"))
 	for found && len(names) < maxCommands {
 		name, rest, _ := bytes.Cut(list, []byte{0})
 		last := ""
