@@ -2,6 +2,7 @@ package distros
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/lazyregexp"
@@ -17,6 +18,25 @@ type Kernel struct {
 	// Default says that the kernel belongs to the series that the system installs by default, as
 	// its metapackage for the flavour says: 6.1 in Debian 12, whose repositories also have 6.12.
 	Default bool
+	// Signed are the drivers whose modules for the kernel the distribution has built and signed.
+	Signed []SignedDriver `json:",omitempty"`
+}
+
+// SignedDriver is a driver and the flavour of its modules.
+type SignedDriver struct {
+	Driver  string `json:"driver"`
+	Flavour string `json:"flavour"`
+}
+
+// HasSigned reports whether the distribution signed modules of a driver and of all these flavours
+// for the kernel.
+func (k Kernel) HasSigned(driver string, flavours []string) bool {
+	for _, flavour := range flavours {
+		if !slices.Contains(k.Signed, SignedDriver{driver, flavour}) {
+			return false
+		}
+	}
+	return true
 }
 
 // CompareReleases orders kernel releases by age: -1, 0 or 1 as a is older than, the same as, or

@@ -2,6 +2,7 @@ package images
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -43,12 +44,12 @@ func (q *Request) selectOffered(t matrix.Target, offered []distros.Kernel) ([]st
 	}
 	suitable := slices.DeleteFunc(
 		slices.Clone(offered),
-		func(k distros.Kernel) bool { return q.checkKernel(t, k) != nil },
+		func(k distros.Kernel) bool { return q.checkOffered(t, k) != nil },
 	)
 	if len(suitable) == 0 && len(offered) > 0 {
 		return nil, refuse(
 			"--kernel: %w; the %s have no other",
-			q.checkKernel(t, offered[0]),
+			q.checkOffered(t, offered[0]),
 			OfferedBy(q.Options),
 		)
 	}
@@ -119,6 +120,20 @@ func (q *Request) checkKernel(t matrix.Target, k distros.Kernel) error {
 		return nil
 	}
 	return recipe.CheckFlavours(t.Driver, k, recipe.CompiledFlavours(t, q.Options.Flavours))
+}
+
+// checkOffered says why a kernel that the repositories offer does not serve a target.
+func (q *Request) checkOffered(t matrix.Target, k distros.Kernel) error {
+	flavours := recipe.CompiledFlavours(t, q.Options.Flavours)
+	if q.Options.SignedModules && !k.HasSigned(t.Driver.Version, flavours) {
+		return fmt.Errorf(
+			"--modules-from distribution: the repositories have no signed %s modules of driver %s for kernel %s",
+			strings.Join(flavours, " and "),
+			t.Driver.Version,
+			k.Release,
+		)
+	}
+	return q.checkKernel(t, k)
 }
 
 // OfferedBy names what offers kernels: repositories, or the images of the options.

@@ -101,7 +101,7 @@ func (b *Builder) indexedKernels(
 ) (list []packages.Kernel, cached bool, err error) {
 	cached = true
 	const kind = "kernels"
-	key := layer.Key(kind, t.Distro.ID(), t.Arch, repos.Digest())
+	key := layer.Key(kind, "with signed modules", t.Distro.ID(), t.Arch, repos.Digest())
 	list, err = remembered(b, kind, key, func() ([]packages.Kernel, error) {
 		cached = false
 		list, err := packages.Kernels(ctx, repos, t.Distro, step)

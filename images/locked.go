@@ -116,6 +116,9 @@ func (q *Request) lockWord(word string) string {
 	if len(q.KernelFlavours) > 0 {
 		words = append(words, strings.Join(sorted(q.KernelFlavours), ","))
 	}
+	if q.Options.SignedModules {
+		words = append(words, "signed")
+	}
 	for _, ref := range recipe.PublicImages(q.Options.KernelFrom) {
 		words = append(words, "from", cmp.Or(ref, "file"))
 	}

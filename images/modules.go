@@ -21,6 +21,7 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/images/signedmodules"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -60,8 +61,13 @@ func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Im
 	made := func(ctx context.Context) (v1.Layer, error) {
 		return b.Layers().Make(ctx, compiled, func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 			tree := rootfs.New(spool, nil)
+			add := func(set *kbuild.Set) error { return kernelmodules.Add(tree, set) }
+			if len(k.Signed[flavour]) > 0 {
+				from := signedmodules.Source{Layers: b.Layers(), Env: b.Env(), Of: sources(r), Base: base, Runner: b.Runner}
+				return tree, from.Take(ctx, r, k, flavour, spool, step, add)
+			}
 			root := func() ([]v1.Layer, string, error) { return b.compileRoot(ctx, r, base, k) }
-			return tree, b.compile(ctx, r, k, flavour, step, root, func(set *kbuild.Set) error { return kernelmodules.Add(tree, set) })
+			return tree, b.compile(ctx, r, k, flavour, step, root, add)
 		})
 	}
 	if r.KMM { // the modules are those of the layer without, so that nothing is compiled twice
@@ -81,7 +87,7 @@ func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Im
 		signed = &with
 	}
 	// cached by what was signed and by whom: what has been signed before is not compiled again
-	if signed != nil {
+	if signed != nil && len(k.Signed) == 0 {
 		key = kernelmodules.SignedKey(key, sign.Fingerprint(signed.Certificate.Raw))
 		made = b.derived(spec(r, name+", signed", key), made, func(ctx context.Context, unsigned v1.Layer, tree *rootfs.Tree) error {
 			return signed.Sign(ctx, b.Store, unsigned, tree)

@@ -269,5 +269,6 @@ func sources(r *recipe.Recipe) packages.Sources {
 		Repositories: r.Repositories,
 		OnlyThese:    r.OnlyThese,
 		Kernels:      r.Releases(),
+		Signed:       len(r.Asked.Signed) > 0,
 	}
 }

@@ -94,7 +94,7 @@ func (b *Builder) Resolve(ctx context.Context, d *Draft) error {
 		return d.Recipe.Pin(d.options, *d.locked)
 	}
 	key := layer.Key("pins", d.platform(), d.Recipe.Asked)
-	if len(d.Recipe.Asked.Driver) > 0 {
+	if len(d.Recipe.Asked.Driver)+len(d.Recipe.Asked.Signed) > 0 {
 		key += d.Recipe.Driver
 	}
 	pins, err := b.pins.Get(ctx, key, func() (recipe.Pins, error) { return b.findOnce(ctx, d) })

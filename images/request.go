@@ -75,6 +75,7 @@ func platform(t matrix.Target, o recipe.Options) string {
 		s.Components,
 		s.Repositories,
 		s.ReplaceRepositories,
+		o.SignedModules,
 	)
 }
 

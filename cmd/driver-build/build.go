@@ -130,6 +130,7 @@ func (o *buildFlags) check(ctx context.Context, a *session.App) (*build, error) 
 		o.output.Parse(o.dryRun),
 		o.runners.Check(ctx, a.Getenv),
 		o.signer.Check(o.request.Kernels.Compile() || o.recipe != ""),
+		o.request.Kernels.CheckKey(o.signer.Key),
 		o.public.CheckTargets(targets, b.pushed, o.layers.To),
 		o.imageSigner.Check(false),
 	)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/status"
 )
@@ -30,7 +31,8 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 		Use: "kernels --os SYSTEM | --from IMAGE", Short: "List the kernels that a system's package repositories offer", Args: cobra.NoArgs,
 		Long: "List the kernels that the package repositories of a system offer headers for, which drivers of the matrix compile on\n" +
 			"each, and which images for it the registry has: PRECOMPILED have its modules, UNIVERSAL compile them on the node.\n" +
-			"DEFAULT marks the series that the system installs unless told otherwise: it is what --kernel latest means.\n\n" +
+			"DEFAULT marks the series that the system installs unless told otherwise: it is what --kernel latest means.\n" +
+			"SIGNED has the drivers whose modules for the kernel the distribution has signed, for --modules-from distribution.\n\n" +
 			"With --from, list the kernels that images have headers and a compiler of, for --kernel-from. DEFAULT marks those that\n" +
 			"the image names as its own; package of the JSON is the folder with the headers.",
 		Example: "  driver-build kernels --os ubuntu22.04\n  driver-build kernels --from quay.example.com/openshift/driver-toolkit:4.18\n" +
@@ -127,10 +129,19 @@ func printKernels(a *session.App, rows []status.OfferedKernel, q status.KernelQu
 		"DATE",
 		"FROM",
 		"DRIVERS",
+		"SIGNED",
 		"PRECOMPILED",
 		"UNIVERSAL",
 	}
-	for title, asked := range map[int]bool{6: q.Dates, 7: len(q.From) > 0, 9: q.Repository != "", 10: q.Repository != ""} {
+	signed := slices.ContainsFunc(rows, func(r status.OfferedKernel) bool { return len(r.Signed) > 0 })
+	columns := map[int]bool{
+		6:  q.Dates,
+		7:  len(q.From) > 0,
+		9:  signed,
+		10: q.Repository != "",
+		11: q.Repository != "",
+	}
+	for title, asked := range columns {
 		if !asked {
 			titles[title] = ""
 		}
@@ -153,7 +164,16 @@ func printKernels(a *session.App, rows []status.OfferedKernel, q status.KernelQu
 			universal = "unknown"
 		}
 		return []string{
-			r.System, r.Arch, r.Kernel, r.Flavour, usual, r.Version, r.Date, r.From, strings.Join(r.Drivers, ","), ready, cmp.Or(universal, "-"),
+			r.System, r.Arch, r.Kernel, r.Flavour, usual, r.Version, r.Date, r.From, strings.Join(r.Drivers, ","), signedDrivers(r.Signed), ready, cmp.Or(universal, "-"),
 		}
 	})
+}
+
+// signedDrivers names drivers with the flavours of their modules: "580.159.03 open".
+func signedDrivers(all []distros.SignedDriver) string {
+	var words []string
+	for _, d := range all {
+		words = append(words, d.Driver+" "+d.Flavour)
+	}
+	return strings.Join(words, ",")
 }

@@ -56,6 +56,7 @@ var wrong = map[string][]string{
 	"deny":            {"eol", "end-of-life,", "known-bad --deny bad"},
 	"cuda":            {"12", "12.8.1", "13.99", "0.1", "-1.0", "$(id)", "12.8x"},
 	"kernel-from":     {"/srv/toolkit", "Debian:12", "oci:/nope", "oci:GARBAGE", "oci-archive:FOLDER", "docker-archive:EMPTY"},
+	"modules-from":    {"canonical", "Distribution", "compiler,distribution"},
 	"from":            {"/srv/toolkit", "Debian:12", "oci:/nope", "oci:GARBAGE", "oci-archive:FOLDER", "docker-archive:EMPTY"},
 	"mirror":          {"notaurl", "ftp://h.example/", "https://", "debian=notaurl", "http://a.example/,http://b.example/", "file:"},
 	"source":          {"/nope.run", "FOLDER", "ftp://h.example/x.run", "https:///x.run", "://"},

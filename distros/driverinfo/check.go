@@ -16,7 +16,9 @@ var (
 	wordShape   = lazyregexp.New(`^[a-z0-9][a-z0-9.-]{0,63}$`)
 	cudaShape   = lazyregexp.New(`^[1-9][0-9]?\.[0-9]{1,2}$`)
 	seriesShape = lazyregexp.New(`^[0-9]{1,3}(\.[0-9]{1,4}){1,2}$`)
-	idShape     = lazyregexp.New(`^[0-9a-f]{64}$`)
+	// name and version
+	packageShape = lazyregexp.New(`^[a-z0-9][a-z0-9.+-]{0,127} [A-Za-z0-9.+:~^_-]{1,127}$`)
+	idShape      = lazyregexp.New(`^[0-9a-f]{64}$`)
 	// The kernel bounds a release to 64 bytes (__NEW_UTS_LEN).
 	releaseShape = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,63}$`)
 )
@@ -80,6 +82,8 @@ func (i Description) checkLists() error {
 				"modules for %.80q: this is no kernel release",
 				p.Kernel,
 			)
+		case p.Package != "" && !packageShape().MatchString(p.Package):
+			return malformed("modules for %s: %.80q is no package", p.Kernel, p.Package)
 		case !slices.Contains(i.Flavours, p.Flavour):
 			return malformed(
 				"%.80q modules for %s: the image has no such flavour",

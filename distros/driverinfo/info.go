@@ -85,6 +85,9 @@ type Description struct {
 type Precompiled struct {
 	Kernel  string `json:"kernel"`  // as in uname -r: "6.1.0-38-amd64"
 	Flavour string `json:"flavour"` // Proprietary or Open
+	// name and version of the distribution's package whose modules these are, signed by the
+	// distribution; "": driver-build compiled them
+	Package string `json:"package,omitempty"`
 }
 
 // ErrFormat says that a note exists but cannot be used. The image must be built again.
@@ -177,7 +180,8 @@ func (i Description) Kernels() []string {
 // Serves returns the flavours of the image's modules for a kernel, the preferred one first.
 func (i Description) Serves(release string) (flavours []string) {
 	for _, f := range i.Flavours {
-		if slices.Contains(i.Precompiled, Precompiled{Kernel: release, Flavour: f}) {
+		isOf := func(p Precompiled) bool { return p.Kernel == release && p.Flavour == f }
+		if slices.ContainsFunc(i.Precompiled, isOf) {
 			flavours = append(flavours, f)
 		}
 	}

@@ -20,7 +20,7 @@ func example() Description {
 		Schema: Schema, Driver: "418.226.00", Branch: "R418", OS: "debian11", Arch: "amd64", Profile: "full",
 		Flavours: []string{Proprietary}, Kernel: KernelRule{Min: "2.6.32", Max: "5.15", Reason: "unpatched"},
 		Overridden: []string{"excluded"}, ID: strings.Repeat("0a", 32), Toolchain: true,
-		Precompiled: []Precompiled{{"5.10.0-9-amd64", Proprietary}, {"5.10.0-32-amd64", Proprietary}},
+		Precompiled: []Precompiled{{Kernel: "5.10.0-9-amd64", Flavour: Proprietary}, {Kernel: "5.10.0-32-amd64", Flavour: Proprietary}},
 	}
 }
 

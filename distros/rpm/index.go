@@ -113,6 +113,24 @@ func (x *Index) Versions(name string) []*Package {
 	return slices.Clip(x.packages[from:to])
 }
 
+// Names returns the names of available packages that begin with a prefix, sorted, each once.
+func (x *Index) Names(prefix string) (names []string) {
+	from, _ := slices.BinarySearchFunc(
+		x.packages,
+		prefix,
+		func(p *Package, name string) int { return strings.Compare(p.Name, name) },
+	)
+	for _, p := range x.packages[from:] {
+		if !strings.HasPrefix(p.Name, prefix) {
+			break
+		}
+		if p.Hidden == "" && !slices.Contains(names, p.Name) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
 // WhatProvides returns the packages that meet a relation by their name, by something they provide,
 // or by a file of the primary list. The order is that of their names, then that of Versions.
 func (x *Index) WhatProvides(want rpmfile.Relation) []*Package {

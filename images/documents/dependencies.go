@@ -1,7 +1,9 @@
 package documents
 
 import (
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
@@ -41,6 +43,9 @@ func dependencies(r *recipe.Recipe) (all []Resource) {
 	addPackages("compiler", r.Compiler...)
 	for _, k := range r.Kernels {
 		addPackages("headers of "+k.Release, k.Headers...)
+		for _, flavour := range slices.Sorted(maps.Keys(k.Signed)) {
+			addPackages(flavour+" modules of "+k.Release, k.Signed[flavour]...)
+		}
 		if k.Toolkit != nil {
 			addImage("image with headers and compiler of "+k.Release, "toolkit", *k.Toolkit)
 		}

@@ -15,7 +15,7 @@ func (g *graph) addModules(i *ImageContent, image, driver string) {
 			continue // verify says what is wrong with the set
 		}
 		dir := "/" + path.Join(recipe.ModulesDir, s.Folder)
-		about := []fact{{"kernel", s.Kernel}, {"flavour", s.Flavour}, {"compiler", s.Compiler}}
+		about := facts("kernel", s.Kernel, "flavour", s.Flavour, "compiler", s.Compiler)
 		if s.Certificate != "" {
 			about = append(about, fact{"signing certificate", "sha256:" + s.Certificate})
 		}
@@ -27,7 +27,10 @@ func (g *graph) addModules(i *ImageContent, image, driver string) {
 		if slices.Contains(i.Flavours, s.Flavour) {
 			from = identifier("Sources-" + i.Arch + "-" + s.Flavour)
 		}
-		g.relate(set, generatedFrom, from)
+		packaged := g.addSignedPackages(i, s.Kernel, s.Flavour, set)
+		if !packaged {
+			g.relate(set, generatedFrom, from)
+		}
 		for _, m := range s.Modules {
 			file := dir + "/" + m.Name + ".ko"
 			g.contain(set, component{
@@ -48,6 +51,23 @@ func (g *graph) addModules(i *ImageContent, image, driver string) {
 		}
 		g.addBuildDependencies(i, s.Kernel, set)
 	}
+}
+
+// addSignedPackages adds the packages of a set that the distribution signed. They are not in the
+// image. It returns false for a set that was compiled.
+func (g *graph) addSignedPackages(i *ImageContent, release, flavour, set string) (packaged bool) {
+	for _, k := range i.recipe.Kernels {
+		if k.Release != release {
+			continue
+		}
+		for _, p := range k.Signed[flavour] {
+			c := i.pinned(p, "")
+			c.buildOnly = true
+			g.relate(set, generatedFrom, g.add(c))
+			packaged = true
+		}
+	}
+	return packaged
 }
 
 // addBuildDependencies adds the compiler's packages and the kernel's headers, or the image that has

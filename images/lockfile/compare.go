@@ -68,10 +68,23 @@ func CompareAsked(locked, now *recipe.Recipe) []Change {
 			c.words("headers of "+release, was.Headers[release], headers)
 		}
 	}
+	for _, release := range releasesOf(was.Signed, is.Signed) {
+		c.words("signed modules of "+release, was.Signed[release], is.Signed[release])
+	}
 	c.words("driver package", was.Driver, is.Driver)
 	c.words("companion package", was.Companions, is.Companions)
 	c.text("driver archive", archive(locked), archive(now))
 	return c
+}
+
+// releasesOf are the kernels of two requests.
+func releasesOf[T any](some, others map[string]T) []string {
+	all := maps.Clone(some)
+	if all == nil {
+		all = map[string]T{}
+	}
+	maps.Copy(all, others)
+	return slices.Sorted(maps.Keys(all))
 }
 
 // imageNames are references of images in words.
@@ -108,6 +121,12 @@ func ComparePins(old, now recipe.Pins) []Change {
 	c.packages("compiler", old.Compiler, now.Compiler)
 	for _, release := range slices.Sorted(maps.Keys(old.Headers)) {
 		c.packages("headers of "+release, old.Headers[release], now.Headers[release])
+	}
+	for _, release := range slices.Sorted(maps.Keys(old.Signed)) {
+		for _, flavour := range slices.Sorted(maps.Keys(old.Signed[release])) {
+			what := flavour + " modules of " + release
+			c.packages(what, old.Signed[release][flavour], now.Signed[release][flavour])
+		}
 	}
 	for _, release := range slices.Sorted(maps.Keys(old.Toolkits)) {
 		c.text(

@@ -48,7 +48,7 @@ func (debManager) open(
 	if err != nil {
 		return nil, err
 	}
-	return &debRepositories{Releases: releases, base: base, fetch: env.Fetch}, nil
+	return &debRepositories{Releases: releases, distro: s.Distro, base: base, fetch: env.Fetch}, nil
 }
 
 func aptOptions(env Env, s Sources, base *rootfs.Tree) (o apt.Options, err error) {

@@ -15,6 +15,7 @@ import (
 // debRepositories are apt's, with the base that packages are resolved for.
 type debRepositories struct {
 	*apt.Releases
+	distro distros.Distro
 	base   *rootfs.Tree
 	fetch  *fetch.Client
 	index  *apt.Index   // once it is loaded

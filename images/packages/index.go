@@ -31,6 +31,9 @@ type Repositories interface {
 	alone(want string) (*distros.Package, bool)
 	// kernels lists the kernels with headers, in any order.
 	kernels(d distros.Distro) []Kernel
+	// signedModules lists the kernel modules that the distribution signed; of one package the newest
+	// version comes first.
+	signedModules() []signedModules
 }
 
 // Kernel is a kernel with the address of its headers.
@@ -65,7 +68,8 @@ func Open(ctx context.Context, env Env, s Sources, base *rootfs.Tree) (Repositor
 	return repos, nil
 }
 
-// Kernels lists the kernels that the repositories have headers of, in any order.
+// Kernels lists the kernels that the repositories have headers of, in any order, with the drivers
+// whose modules for them the distribution signed.
 func Kernels(
 	ctx context.Context,
 	repos Repositories,
@@ -75,7 +79,9 @@ func Kernels(
 	if err := load(ctx, repos, step); err != nil {
 		return nil, fmt.Errorf("package repositories of %s: %w", d.ID(), err)
 	}
-	return repos.kernels(d), nil
+	kernels := repos.kernels(d)
+	addSigned(kernels, repos.signedModules())
+	return kernels, nil
 }
 
 func load(ctx context.Context, repos Repositories, step *progress.Step) error {
@@ -104,6 +110,12 @@ func Resolve(
 	}
 	if len(w.Compiler) > 0 {
 		if err := resolveCompiler(ctx, repos, w, &p); err != nil {
+			return p, err
+		}
+	}
+	if len(w.Signed) > 0 {
+		p.Signed, err = resolveSigned(repos, w.Signed, driver)
+		if err != nil {
 			return p, err
 		}
 	}

@@ -51,6 +51,8 @@ type Sources struct {
 	Mirror       string              // as in recipe.Options
 	// whose headers may be in repositories that the base has switched off
 	Kernels []string
+	// the repository with the modules that the distribution signed counts too
+	Signed bool
 }
 
 // SourcesOf are those of a target.
@@ -58,6 +60,7 @@ func SourcesOf(t matrix.Target, o recipe.Options) Sources {
 	return Sources{
 		Distro: t.Distro, Arch: t.Arch, Repositories: t.System.Repositories, OnlyThese: t.System.ReplaceRepositories, Components: t.System.Components,
 		AllowExpired: t.System.AllowExpired, Mirror: o.Mirror, Kernels: o.Kernels,
+		Signed: o.SignedModules,
 	}
 }
 

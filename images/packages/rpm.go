@@ -30,7 +30,12 @@ func (rpmManager) open(
 		return nil, err
 	}
 	releases, err := rpm.OpenReleases(ctx, options)
-	return &rpmRepositories{Releases: releases, installed: installed, mirror: options.Mirror}, err
+	return &rpmRepositories{
+		Releases:  releases,
+		distro:    s.Distro,
+		installed: installed,
+		mirror:    options.Mirror,
+	}, err
 }
 
 // readRPMBase returns the packages of a base, and its configuration with what matrix and command
@@ -114,19 +119,23 @@ func rpmSources(options rpm.Options, of Sources) (sources []repoconf.Source, err
 }
 
 // olderKernels are the repositories with the headers of kernels to compile for that the others no
-// longer have: those that the base has switched off, and those of a subscription. RHEL's have one
-// address for each minor version: the kernel's.
+// longer have, and with signed modules for them: those that the base has switched off, and those of
+// a subscription. RHEL's have one address for each minor version: the kernel's.
 func olderKernels(options rpm.Options, of Sources) (out []repoconf.Source, err error) {
 	system, ok := of.Distro.(distros.RPM)
 	if !ok {
 		return nil, nil
 	}
+	signer, signs := distros.SigningModules(of.Distro)
 	for _, release := range of.Kernels {
 		vars := maps.Clone(options.Vars)
 		if versions := system.ReleaseVers(release); len(versions) > 0 {
 			vars["releasever"] = versions[0]
 		}
 		ids := system.ExtraRepositories(release, of.Arch)
+		if of.Signed && signs {
+			ids = append(ids, signer.SignedModulesRepository(of.Arch))
+		}
 		found, err := repoconf.ReadDisabled(options.Root, vars, ids...)
 		if err != nil {
 			return nil, fmt.Errorf("repositories of the base: %w", err)

@@ -18,6 +18,7 @@ import (
 // rpmRepositories are rpm's, with the base that packages are resolved for.
 type rpmRepositories struct {
 	*rpm.Releases
+	distro    distros.Distro
 	installed []rpmfile.Metadata // of the base
 	mirror    distros.Mirror
 	index     *rpm.Index // once it is loaded

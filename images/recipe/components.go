@@ -95,6 +95,13 @@ func (r *Recipe) addCompanions(t matrix.Target) error {
 		if !fits(c, r.Flavours) {
 			continue
 		}
+		if len(r.Asked.Signed) > 0 { // nothing is compiled
+			if c.Named {
+				return fmt.Errorf("%w: companion %s %s: the distribution has no signed module of it: leave out "+
+					"--companions or --modules-from", ErrKernel, c.Name, c.Version)
+			}
+			continue
+		}
 		of := Companion{Name: c.Name, Version: c.Version, Flavours: c.Flavours, Licence: c.Licence}
 		if c.Archive != nil {
 			of.File = &fetch.File{

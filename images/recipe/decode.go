@@ -105,7 +105,10 @@ func (r *Recipe) check() error {
 		if k.Toolkit != nil {
 			c.image("image with kernel "+k.Release, *k.Toolkit)
 		}
-		c.that(k.Toolkit != nil || len(r.Compiler) > 0, "nothing compiles the modules for kernel %.80q", k.Release)
+		c.that(k.Toolkit != nil || k.Signed != nil || len(r.Compiler) > 0, "nothing compiles the modules for kernel %.80q", k.Release)
+		for _, flavour := range r.PrecompiledFlavours {
+			c.that(k.Signed == nil || len(k.Signed[flavour]) > 0, "no package has the %.80q modules for kernel %.80q", flavour, k.Release)
+		}
 	}
 	c.that(r.Profile != ModulesOnly || len(r.Kernels) > 0 && r.Distroless && len(r.Packages)+len(r.Fabric) == 0 && !r.Sources && !r.KMM,
 		"its profile is %s, and it has no kernel, or more than modules", ModulesOnly)

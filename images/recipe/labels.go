@@ -18,8 +18,10 @@ const (
 	LabelOverridden = labelPrefix + "overridden"
 	LabelKernels    = labelPrefix + "kernels" // whose modules the image has
 	// SHA-256 of the certificate whose key signed those modules
-	LabelSigner  = labelPrefix + "signer"
-	LabelAliases = labelPrefix + "aliases" // further tags of the image
+	LabelSigner = labelPrefix + "signer"
+	// the distribution's packages whose modules these are: "NAME VERSION, NAME VERSION"
+	LabelModulePackages = labelPrefix + "modules.packages"
+	LabelAliases        = labelPrefix + "aliases" // further tags of the image
 	// whose licence a vGPU guest driver needs: such an image must not be published
 	LabelVGPU       = driverinfo.VGPULabel
 	LabelCompanions = labelPrefix + "companions" // "nvidia-fs 2.13.5"
@@ -92,6 +94,12 @@ func DescribedLabels(d driverinfo.Description) map[string]string {
 	for _, p := range d.Patches {
 		patches = append(patches, p.Name+" sha256:"+p.SHA256)
 	}
+	var signed []string
+	for _, p := range d.Precompiled {
+		if p.Package != "" {
+			signed = append(signed, p.Package)
+		}
+	}
 	title := "NVIDIA driver " + d.Driver + " for " + d.OS
 	if Profile(d.Profile) == ModulesOnly {
 		title = "Kernel modules of " + title
@@ -104,6 +112,7 @@ func DescribedLabels(d driverinfo.Description) map[string]string {
 			d.Kernels(),
 			",",
 		), LabelCompanions: strings.Join(companions, ", "), LabelPatches: strings.Join(patches, ", "),
+		LabelModulePackages: strings.Join(signed, ", "),
 	}
 }
 

@@ -22,9 +22,14 @@ type Pins struct {
 	Headers map[string][]distros.Package `json:"headers,omitempty"`
 	// by the release of the kernel: images with its headers and compiler
 	Toolkits   map[string]Base   `json:"toolkits,omitempty"`
+	Signed     SignedPins        `json:"signed,omitempty"`
 	Driver     []distros.Package `json:"driver"` // nil for a .run archive
 	Companions []distros.Package `json:"companions,omitempty"`
 }
+
+// SignedPins are the packages with modules that the distribution signed, by the release of the
+// kernel and by flavour.
+type SignedPins map[string]map[string][]distros.Package
 
 // New is the part of a target's recipe that follows from the matrix and the options alone: what is
 // asked for, and nothing that depends on the answer. It uses no network and reads nothing.
@@ -68,7 +73,9 @@ func New(t matrix.Target, o Options) (*Recipe, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Patches = patches(t.Driver, r.Source, r.Flavours)
+	if !o.SignedModules { // patches are for what is compiled
+		r.Patches = patches(t.Driver, r.Source, r.Flavours)
+	}
 	if r.Profile == ModulesOnly {
 		r.bare()
 	}
@@ -111,11 +118,16 @@ func (r *Recipe) Pin(o Options, p Pins) error {
 	return nil
 }
 
-// pin completes a kernel with its headers, or with the image of from that has them.
+// pin completes a kernel with its headers, or with the image of from that has them, or with the
+// modules that the distribution signed.
 func (k *Kernel) pin(from []string, p Pins) error {
 	headers, packaged := p.Headers[k.Release]
 	toolkit, inImage := p.Toolkits[k.Release]
+	signed, isSigned := p.Signed[k.Release]
 	switch {
+	case isSigned:
+		k.Signed = signed
+		return nil
 	case len(from) == 0 && packaged:
 		k.Headers = slices.Clone(headers)
 		return nil
@@ -168,9 +180,15 @@ func (r *Recipe) Pins() Pins {
 		Toolkits:   map[string]Base{},
 	}
 	for _, k := range r.Kernels {
-		if k.Toolkit != nil {
+		switch {
+		case k.Signed != nil:
+			if p.Signed == nil {
+				p.Signed = SignedPins{}
+			}
+			p.Signed[k.Release] = k.Signed
+		case k.Toolkit != nil:
 			p.Toolkits[k.Release] = Base{Name: k.Toolkit.Name, Digest: k.Toolkit.Digest}
-		} else {
+		default:
 			p.Headers[k.Release] = k.Headers
 		}
 	}

@@ -110,7 +110,12 @@ func (r *Recipe) sets() []driverinfo.Precompiled {
 	var all []driverinfo.Precompiled
 	for _, k := range r.Kernels {
 		for _, flavour := range r.PrecompiledFlavours {
-			all = append(all, driverinfo.Precompiled{Kernel: k.Release, Flavour: flavour})
+			set := driverinfo.Precompiled{Kernel: k.Release, Flavour: flavour}
+			if len(k.Signed[flavour]) > 0 {
+				first := k.Signed[flavour][0]
+				set.Package = first.Name + " " + first.Version
+			}
+			all = append(all, set)
 		}
 	}
 	return all
@@ -135,6 +140,9 @@ func (s Source) kernelPins(flavour string) []string {
 
 // ModulesInputs is what modules are made from.
 func (r *Recipe) ModulesInputs(k Kernel, flavour string) []any {
+	if len(k.Signed[flavour]) > 0 {
+		return r.signedInputs(k, flavour)
+	}
 	inputs := []any{r.Base.Digest, r.Links, Digests(r.Compiler), Digests(k.Headers)}
 	if k.Toolkit != nil { // has compiler and headers, so the base of the image plays no part
 		inputs = []any{"toolkit", k.Toolkit.Digest}
@@ -159,6 +167,25 @@ func (r *Recipe) ModulesInputs(k Kernel, flavour string) []any {
 	}
 	if sums := r.PatchDigests(flavour); len(sums) > 0 {
 		inputs = append(inputs, sums)
+	}
+	return inputs
+}
+
+// signedInputs is what modules are made from that the distribution signed.
+func (r *Recipe) signedInputs(k Kernel, flavour string) []any {
+	inputs := []any{
+		"signed by the distribution",
+		Digests(k.Signed[flavour]),
+		r.Driver,
+		flavour,
+		r.Arch,
+		k.Release,
+		r.Modules,
+		r.Compression,
+		r.Epoch,
+	}
+	if len(r.Compiler) > 0 { // links them
+		inputs = append(inputs, r.Base.Digest, Digests(r.Compiler))
 	}
 	return inputs
 }

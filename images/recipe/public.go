@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -27,6 +28,11 @@ func (r *Recipe) clone() *Recipe {
 	c.Kernels = slices.Clone(r.Kernels)
 	for i := range c.Kernels {
 		c.Kernels[i].Headers = slices.Clone(c.Kernels[i].Headers)
+		signed := maps.Clone(c.Kernels[i].Signed)
+		for flavour := range signed {
+			signed[flavour] = slices.Clone(signed[flavour])
+		}
+		c.Kernels[i].Signed = signed
 	}
 	c.Repositories = slices.Clone(r.Repositories)
 	for i := range c.Repositories {
@@ -61,6 +67,9 @@ func (r *Recipe) eachPackage(f func(*distros.Package)) {
 	}
 	for _, k := range r.Kernels {
 		each(k.Headers)
+		for _, flavour := range slices.Sorted(maps.Keys(k.Signed)) {
+			each(k.Signed[flavour])
+		}
 	}
 }
 

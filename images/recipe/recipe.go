@@ -94,6 +94,9 @@ type Kernel struct {
 	Headers []distros.Package `json:"headers"` // what comes on top of the compiler
 	// The image that has compiler and headers of the kernel, by digest; none: packages have them.
 	Toolkit *Base `json:"toolkit,omitempty"`
+	// Signed are the packages with the modules themselves, by flavour, which the distribution built
+	// and signed; none: the modules are compiled.
+	Signed map[string][]distros.Package `json:"signed,omitempty"`
 }
 
 // Base is the image below, by digest. Location is where this build reads it from and no part of the

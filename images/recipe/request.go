@@ -34,6 +34,9 @@ type Wants struct {
 	Compiler []string `json:"compiler,omitempty"`
 	// Headers are by the release of the kernel.
 	Headers map[string][]string `json:"headers,omitempty"`
+	// Signed are the flavours of the modules that the distribution has built and signed, by the
+	// release of the kernel.
+	Signed map[string][]string `json:"signed,omitempty"`
 	// packages with the driver; none: it comes as an archive
 	Driver []string `json:"driver,omitempty"`
 	// packages with the sources of companions
@@ -54,7 +57,7 @@ func PublicImages(refs []string) (public []string) {
 // ask decides what registries and repositories are asked for: a toolchain or only what loading
 // takes, headers for the kernels to compile for, and the driver, which is packages or an archive.
 func (r *Recipe) ask(t matrix.Target, o Options) error {
-	d, toolkits := t.Distro, len(r.Kernels) > 0 && len(o.KernelFrom) > 0
+	d := t.Distro
 	r.Asked = Request{Base: PublicImages([]string{r.Base.Location})[0], Components: t.System.Components, Mirror: PublicMirror(o.Mirror)}
 	w := &r.Asked.Wants
 	w.Image = d.Toolchain(t.Arch)
@@ -68,25 +71,12 @@ func (r *Recipe) ask(t matrix.Target, o Options) error {
 	if len(r.Fabric) > 0 {
 		w.Image = append(w.Image, d.Fabric(t.Arch)...)
 	}
-	if toolkits {
-		r.Asked.KernelFrom = PublicImages(o.KernelFrom)
-	} else if len(r.Kernels) > 0 {
-		w.Compiler = d.Toolchain(t.Arch)
+	err := r.askModules(d, o)
+	if err != nil {
+		return err
 	}
-	for _, k := range r.Kernels {
-		if w.Headers == nil {
-			w.Headers = map[string][]string{}
-		}
-		if w.Headers[k.Release] = d.Headers(k.Release); toolkits {
-			w.Headers[k.Release] = nil
-		} else if err := CheckPackaged(d); err != nil {
-			return fmt.Errorf("--kernel %q: %w", k.Release, err)
-		} else if w.Headers[k.Release] == nil {
-			return fmt.Errorf("%w: --kernel %q: this is no release of a kernel of %s: driver-build kernels --os %s lists them",
-				ErrKernel, k.Release, d.ID(), d.ID())
-		}
-	}
-	if err := r.addCompanions(t); err != nil {
+	err = r.addCompanions(t)
+	if err != nil {
 		return err
 	}
 	archive, ok := t.Driver.Archives[t.Arch]
@@ -108,6 +98,59 @@ func (r *Recipe) ask(t matrix.Target, o Options) error {
 		r.Source.Redist = file
 	} else {
 		r.Source.Runfile = file
+	}
+	return nil
+}
+
+// askModules decides what the modules of the kernels come from: a compiler and headers, images that
+// have both, or the distribution.
+func (r *Recipe) askModules(d distros.Distro, o Options) error {
+	w := &r.Asked.Wants
+	if len(r.Kernels) == 0 {
+		return nil
+	}
+	if o.SignedModules {
+		return r.askSigned(d)
+	}
+	toolkits := len(o.KernelFrom) > 0
+	if toolkits {
+		r.Asked.KernelFrom = PublicImages(o.KernelFrom)
+	} else {
+		w.Compiler = d.Toolchain(r.Arch)
+	}
+	w.Headers = map[string][]string{}
+	for _, k := range r.Kernels {
+		if toolkits {
+			w.Headers[k.Release] = nil
+			continue
+		}
+		err := CheckPackaged(d)
+		if err != nil {
+			return fmt.Errorf("--kernel %q: %w", k.Release, err)
+		}
+		w.Headers[k.Release] = d.Headers(k.Release)
+		if w.Headers[k.Release] == nil {
+			return fmt.Errorf("%w: --kernel %q: this is no release of a kernel of %s: driver-build kernels --os %s lists them",
+				ErrKernel, k.Release, d.ID(), d.ID())
+		}
+	}
+	return nil
+}
+
+// askSigned asks for the modules that the distribution signed, and for what links them.
+func (r *Recipe) askSigned(d distros.Distro) error {
+	signer, ok := distros.SigningModules(d)
+	if !ok {
+		return fmt.Errorf("%w: --modules-from distribution: %s has no signed modules of NVIDIA's driver in its "+
+			"repositories; Ubuntu and RHEL 10 have: leave it out, and sign with --module-key", ErrKernel, d.ID())
+	}
+	w := &r.Asked.Wants
+	w.Signed = map[string][]string{}
+	for _, k := range r.Kernels {
+		w.Signed[k.Release] = r.PrecompiledFlavours
+	}
+	for _, flavour := range r.PrecompiledFlavours {
+		w.Compiler = append(w.Compiler, signer.ModuleLinker(flavour)...)
 	}
 	return nil
 }
@@ -159,6 +202,9 @@ type Options struct {
 	// KernelFrom are images that have the headers and the compiler of the kernels (see
 	// images/headersimage); empty: packages have them.
 	KernelFrom []string
+	// SignedModules takes the modules of Kernels that the distribution has built and signed, as they
+	// are: nothing is compiled, and Signer is nil.
+	SignedModules bool
 	// with Kernels: the modules are laid out for Kernel Module Management too; of one flavour
 	KMM    bool
 	Signer *x509.Certificate // with Kernels: whose key signs the modules; nil: unsigned

@@ -50,6 +50,8 @@ type OfferedKernel struct {
 	From    string   `json:"from,omitempty"`
 	Built   string   `json:"builtWith,omitempty"` // with --from, the compiler that built the kernel
 	Drivers []string `json:"drivers"`             // of the matrix, that compile on it
+	// drivers whose modules for it the distribution has signed, for --modules-from
+	Signed []distros.SignedDriver `json:"signed,omitempty"`
 	// tags in the repository of images that drive it; null: not known
 	Images []string `json:"images"`
 	// those of them that have its modules; the others compile on the node
@@ -246,7 +248,7 @@ func (q *KernelQuery) listTags(ctx context.Context, b *images.Builder) (tags map
 func (q *KernelQuery) row(t matrix.Target, k distros.Kernel, known map[string]bool) OfferedKernel {
 	r := OfferedKernel{
 		System: t.System.ID, Arch: t.Arch, Kernel: k.Release, Flavour: k.Flavour, Default: k.Default, Package: k.Headers,
-		Version: k.Version, Drivers: []string{},
+		Version: k.Version, Drivers: []string{}, Signed: k.Signed,
 	}
 	var ready, tags []string
 	for _, d := range q.Matrix.Drivers {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -70,6 +71,7 @@ func (s *subject) checkPrecompiled() {
 // those that enforce.
 func checkModuleSignatures(s *subject) {
 	for _, m := range s.sets {
+		s.checkDistribution(m)
 		signed := 0
 		for _, i := range m.Modules {
 			if i.signed {
@@ -89,6 +91,34 @@ func checkModuleSignatures(s *subject) {
 			)
 		default:
 			s.fail(m.path(), "has %d modules, of which %d are signed", len(m.Modules), signed)
+		}
+	}
+}
+
+// checkDistribution compares the signatures of a set with what the description says of its packages.
+// Only a kernel of the distribution's has the key and can check the signatures themselves.
+func (s *subject) checkDistribution(m ModuleSet) {
+	at := slices.IndexFunc(s.info.Precompiled, func(p driverinfo.Precompiled) bool {
+		return p.Kernel == m.Kernel && p.Flavour == m.Flavour && p.Package != ""
+	})
+	system, err := distros.Lookup(s.info.OS)
+	if at < 0 || err != nil {
+		return
+	}
+	from := s.info.Precompiled[at].Package
+	id, _ := system.OSRelease()
+	for _, i := range m.Modules {
+		key, known := distros.FindModuleKey(i.Signer)
+		if i.signed && (!known || key.System != id) {
+			s.find(
+				Warning,
+				m.path(i.Name+".ko"),
+				"is of the package %s and names %q as its signer, which is no key of %s known here: a kernel with "+
+					"Secure Boot may refuse it",
+				from,
+				i.Signer,
+				id,
+			)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/escape"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -40,8 +41,15 @@ func (i *Inspection) WriteText(to io.Writer) error {
 	} else {
 		rows = append(rows, [2]string{"Patched", i.Labels[recipe.LabelPatches]})
 		if len(i.Kernels) > 0 {
-			rows = append(rows, [2]string{"Modules", "compiled for " + strings.Join(i.Kernels, ", ")},
-				[2]string{"Signer", cmp.Or(i.Signer, "none: the modules are unsigned")})
+			how := "compiled for "
+			signer := i.Signer
+			packages := i.Labels[recipe.LabelModulePackages]
+			if packages != "" {
+				how = "for "
+				signer = "the distribution: " + packages
+			}
+			rows = append(rows, [2]string{"Modules", how + strings.Join(i.Kernels, ", ")},
+				[2]string{"Signer", cmp.Or(signer, "none: the modules are unsigned")})
 		}
 	}
 	for _, row := range rows {
@@ -134,6 +142,10 @@ func signedBy(m ModuleSet) string {
 		text := "unsigned"
 		if i.Hash != "" {
 			text = fmt.Sprintf("signed by %s with %s, key %s", i.Signer, i.Hash, i.KeyID)
+			key, ofDistribution := distros.FindModuleKey(i.Signer)
+			if ofDistribution {
+				text += ", which is built into the kernels of " + key.System
+			}
 		}
 		if i.Hash != "" && m.Certificate != "" {
 			text += ", certificate " + m.Certificate

@@ -19,7 +19,7 @@ func Missing(info driverinfo.Description, release, flavour string) (finding, fix
 	switch {
 	case len(kernels) == 0:
 		return "this image has neither modules nor a toolchain", fix
-	case slices.Contains(info.Precompiled, driverinfo.Precompiled{Kernel: release, Flavour: flavour}):
+	case slices.Contains(info.Serves(release), flavour):
 		return fmt.Sprintf(
 				"this image should have %s modules for kernel %s, but they are damaged, or were made by another version of driver-build",
 				flavour,

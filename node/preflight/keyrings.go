@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/kmod/kmsg"
 )
@@ -72,6 +73,15 @@ func serialBytes(cert *x509.Certificate) []byte {
 		b = append([]byte{0}, b...)
 	}
 	return b
+}
+
+// hasBuiltin says whether the kernel has the distribution's key for modules that a signature names by
+// its issuer.
+func hasBuiltin(keys []Key, issuer string) bool {
+	known, ok := distros.FindModuleKey(issuer)
+	return ok && slices.ContainsFunc(keys, func(key Key) bool {
+		return strings.Contains(key.Name, known.Builtin)
+	})
 }
 
 // hasKey says whether a key's name has this subject, or ends with these hexadecimal digits; "" is

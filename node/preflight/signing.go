@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
@@ -137,7 +138,7 @@ func (s *Signatures) judge(g Signature, cert *x509.Certificate, d sign.Descripti
 		g.KeyID = hex.EncodeToString(d.Serial)
 	}
 	switch {
-	case hasKey(s.Keys, name, id):
+	case hasKey(s.Keys, name, id), cert == nil && hasBuiltin(s.Keys, d.Issuer):
 		g.Verdict = Trusted
 	case s.KeysSeen && id != "":
 		g.Verdict = ForeignKey
@@ -260,10 +261,18 @@ func (s Signature) text(names []string, all bool) string {
 // fix says how to fix the finding.
 func (s *Signatures) fix(in *Input, t trust, g Signature) string {
 	_, what := t.requirement()
+	builtin, ofDistribution := distros.FindModuleKey(g.Signer)
 	off := ", or switch " + what + " off on this node."
 	switch {
 	case g.Verdict == Unsigned:
 		return "Sign the modules with a key that the kernel trusts (enrolled with mokutil --import, or in the firmware's db): driver-build --module-key, or a key mounted into the container with --module-signing-key" + off
+	case ofDistribution && g.Detail == "":
+		return fmt.Sprintf(
+			"The key %q is built into the kernels of %s, and no other kernel knows it: start the node with such a "+
+				"kernel, or use an image whose modules are signed with a key of this machine's",
+			builtin.Builtin,
+			builtin.System,
+		) + off
 	case g.Verdict == ForeignKey && !t.efi: // the kernel's own keys are built in
 		return "Sign the modules with a key that the kernel has built in: this machine was not started by UEFI, so that no other can be enrolled" + off
 	case g.Verdict == ForeignKey:

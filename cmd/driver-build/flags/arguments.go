@@ -50,7 +50,7 @@ func valuesOf(flag *pflag.Flag) []string {
 func BuildArguments(f *pflag.FlagSet, repository string) []string {
 	words := Arguments(f, "one-image", "with-toolchain", "no-toolchain", "with-sources", "kmm",
 		"allow-incompatible", "insecure-registry", "no-fabric",
-		"no-patches", "companions", "modules", "flavour", "profile", "base", "kernel-from",
+		"no-patches", "companions", "modules", "flavour", "profile", "base", "kernel-from", "modules-from",
 		"mirror", "matrix", "lock")
 	if repository != "" {
 		words = append(words, "--repository", repository)

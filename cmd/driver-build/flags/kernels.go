@@ -20,6 +20,7 @@ type Kernels struct {
 	Specs []string // as [recipe.SelectKernels] takes them; empty: the only kernel of From
 	// images with headers and compiler, which are asked instead of the package repositories
 	From      []string
+	Source    string   // of the modules: "distribution", or that they are compiled
 	Flavours  []string // of the kernels that "latest" and "all" mean
 	Modules   []string // to compile; empty: all that the sources offer
 	OneImage  bool     // one image for all kernels instead of one image a kernel
@@ -39,6 +40,15 @@ func (k *Kernels) AddTo(f *pflag.FlagSet) {
 			"all (repeatable)",
 	)
 	k.AddFromTo(f)
+	session.Choice(
+		f,
+		&k.Source,
+		"modules-from",
+		"with --kernel, the `SOURCE` of the modules: distribution takes those that Canonical or Red Hat has "+
+			"signed for that kernel, without a compiler and a key",
+		compiledModules,
+		signedModules,
+	)
 	f.BoolVar(
 		&k.OneImage,
 		"one-image",
@@ -102,12 +112,33 @@ func (k *Kernels) AddFromTo(f *pflag.FlagSet) {
 	)
 }
 
+// The values of --modules-from.
+const (
+	compiledModules = "compiler"
+	signedModules   = "distribution"
+)
+
+// Signed says whether the modules are those that the distribution signed.
+func (k *Kernels) Signed() bool { return k.Source == signedModules }
+
+// CheckKey refuses a key for modules that another key has signed already.
+func (k *Kernels) CheckKey(key string) error {
+	if k.Signed() && key != "" {
+		return session.Usagef(
+			"--module-key signs modules that are compiled: those of --modules-from distribution have their " +
+				"signatures; leave one of them out",
+		)
+	}
+	return nil
+}
+
 // Compile says whether modules are compiled ahead of time.
 func (k *Kernels) Compile() bool { return len(k.Specs) > 0 || len(k.From) > 0 }
 
 // set gives options what the flags say.
 func (k *Kernels) set(o *recipe.Options) {
 	o.KernelFrom = k.From
+	o.SignedModules = k.Signed()
 	o.Modules = k.Modules
 	o.OneImage = k.OneImage
 	o.Thin = k.Thin
@@ -127,6 +158,12 @@ func (k *Kernels) Check() error {
 		return errors.New(
 			"--no-toolchain is about images without modules: with --kernel, only --with-toolchain " +
 				"puts one in",
+		)
+	}
+	if k.Signed() && (len(k.From) > 0 || k.Toolchain || k.Sources) {
+		return errors.New(
+			"--modules-from distribution takes modules as they are and compiles none: leave out " +
+				"--kernel-from, --with-toolchain and --with-sources",
 		)
 	}
 	listed := len(k.Specs) == 0
@@ -161,6 +198,7 @@ func (k *Kernels) checkAlone() error {
 		"--with-toolchain": k.Toolchain,
 		"--with-sources":   k.Sources,
 		"--kmm":            k.KMM,
+		"--modules-from":   k.Signed(),
 	}
 	for _, flag := range slices.Sorted(maps.Keys(given)) {
 		if given[flag] {

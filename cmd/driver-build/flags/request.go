@@ -245,7 +245,7 @@ func (l *Lock) AddTo(f *pflag.FlagSet) {
 // updateCommand is the command that locks an entry again, with the flags of this call.
 func (l *Lock) updateCommand(entry string) string {
 	words := Arguments(l.flags, "matrix", "lock", "arch", "base", "mirror", "flavour", "kernel",
-		"kernel-from", "kernel-flavour", "one-image", "with-toolchain", "no-toolchain",
+		"kernel-from", "modules-from", "kernel-flavour", "one-image", "with-toolchain", "no-toolchain",
 		"with-sources", "kmm", "allow-incompatible", "no-fabric", "no-patches", "companions")
 	for i, w := range words {
 		words[i] = shellWord(w)
