@@ -112,3 +112,27 @@ func TestFleetRefuses(t *testing.T) {
 	}
 	assert.Equalf(t, "", u.tool(t, "fleet "+none).Want(t, 0).Stdout, "no nodes")
 }
+
+// TestNewerAdvisories: bulletins that are newer than the program count for drivers and nodes alike, and a file
+// that is none is refused before anything is printed.
+func TestNewerAdvisories(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	const newer = `{"document": {"csaf_version": "2.0", "publisher": {"namespace": "https://www.nvidia.com/security"},
+		"tracking": {"id": "9001", "initial_release_date": "2027-01-20T00:00:00Z", "status": "final"}},
+		"product_tree": {"branches": [{"category": "architecture", "name": "Linux(R535)", "branches": [
+			{"category": "product_version", "name": "Tesla", "product": {"product_id": "a", "name": "535.400.01"}}]}]},
+		"vulnerabilities": [{"cve": "CVE-2027-0001", "product_status": {"fixed": ["a"]}, "scores": [{"cvss_v3": {"baseScore": 9.8}}]}]}`
+	file := u.file(t, "9001.json", newer)
+	nodes := u.fleetNodes(t)
+	for _, command := range []string{"list --driver 535", "drivers R535 --releases none", "check --driver 535 --offline", "fleet " + nodes, "gpus 1eb8"} {
+		assert.Containsf(t, u.tool(t, command+" --advisories "+file).Stdout, "101 up to 9.8", "%s", command)
+	}
+	u.tool(t, "list --deny vulnerable=9 --advisories "+file).Want(t, 3, "535.261.03 (101 known CVEs up to 9.8, 19 fixed in 535.400.01")
+	other := u.file(t, "other.json", strings.Replace(newer, "nvidia.com", "example.com", 1))
+	for _, command := range []string{"list", "audit " + nodes, "gpus", "report --html -"} {
+		r := u.tool(t, command+" --advisories "+other).Want(t, session.ExitMismatch, "--advisories: ", "its publisher is")
+		assert.Equalf(t, "", r.Stdout, "%s", command)
+	}
+	u.tool(t, "list --advisories "+u.Path("missing")).Want(t, 2, "--advisories: ")
+}

@@ -56,6 +56,7 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	file.AddTo(f)
+	advisories.AddTo(f)
 	session.Format(f, &a.Format, "table", "json")
 	f.BoolVar(
 		&rule,

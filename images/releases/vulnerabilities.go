@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -79,6 +80,30 @@ func (t *VulnerabilityTable) With(fixes []Fix) (*VulnerabilityTable, error) {
 	kept := slices.DeleteFunc(slices.Clone(t.fixes), isReplaced)
 	all := &VulnerabilityTable{fixes: append(kept, fixes...)}
 	return all, all.check()
+}
+
+// String returns the row as data/vulnerabilities.tsv has it.
+func (f Fix) String() string {
+	score := strconv.FormatFloat(f.Score, 'g', -1, 64)
+	return strings.Join([]string{f.CVE, score, f.Bulletin, f.Date, f.Branch, f.Version, f.Products}, "\t")
+}
+
+// Differences compares the table with the rows of bulletins: those that the table lacks begin with
+// "+", and those that it has of a bulletin which has them no longer with "-".
+func (t *VulnerabilityTable) Differences(fixes []Fix) (lines []string) {
+	read := map[string]bool{} // bulletins
+	for _, f := range fixes {
+		read[f.Bulletin] = true
+		if !slices.Contains(t.fixes, f) {
+			lines = append(lines, "+"+f.String())
+		}
+	}
+	for _, f := range t.fixes {
+		if read[f.Bulletin] && !slices.Contains(fixes, f) {
+			lines = append(lines, "-"+f.String())
+		}
+	}
+	return lines
 }
 
 var (

@@ -3,6 +3,7 @@ package releases
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -111,6 +112,20 @@ func TestContradictions(t *testing.T) {
 	known = require.Value(known.With([]Fix{sound}))(t)
 	assert.Equal(t, "", known.Exposure("580.178.04").String())
 	assert.Equal(t, "", BuiltinVulnerabilities().Exposure("580.178.04").String())
+}
+
+// TestDifferences: the rows of a bulletin that the table lacks, and those that the bulletin lacks.
+func TestDifferences(t *testing.T) {
+	t.Parallel()
+	known := BuiltinVulnerabilities()
+	isOther := func(f Fix) bool { return f.Bulletin != "5586" }
+	some := slices.DeleteFunc(slices.Clone(known.fixes), isOther)
+	assert.Equal(t, 0, len(known.Differences(some)))
+	gone := some[0]
+	some[0].Score = 9.9
+	assert.Same(t, []string{"+" + some[0].String(), "-" + gone.String()}, known.Differences(some))
+	file := strings.TrimSuffix(string(require.Value(data.ReadFile("data/vulnerabilities.tsv"))(t)), "\n")
+	assert.Containsf(t, file, "\n"+gone.String()+"\n", "the table")
 }
 
 func ExampleVulnerabilityTable_Of() {

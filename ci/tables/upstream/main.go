@@ -3,6 +3,8 @@
 //
 //	upstream differences FOLDER   prints what differs from the tables of this project, with the source (ci/tables/upstream/differences):
 //	                              a person judges each line
+//	upstream bulletins FOLDER     prints the rows of data/vulnerabilities.tsv that a clone of NVIDIA/product-security has more or less:
+//	                              a person judges and commits them
 //	upstream gpus FOLDER          prints the table of images/gpus (ci/tables/upstream/gpus)
 //
 // The folder of the first:
@@ -30,6 +32,7 @@ import (
 	"time"
 
 	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/images/csaf"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -43,7 +46,10 @@ func main() {
 
 func run(args []string, out io.Writer) error {
 	if len(args) != 2 {
-		return errors.New("usage: upstream differences|gpus FOLDER")
+		return errors.New("usage: upstream differences|bulletins|gpus FOLDER")
+	}
+	if args[0] == "bulletins" {
+		return compareBulletins(args[1], out)
 	}
 	folder := os.DirFS(args[1])
 	if args[0] == "gpus" {
@@ -58,6 +64,25 @@ func run(args []string, out io.Writer) error {
 	}
 	if len(c.differs) > 0 {
 		return fmt.Errorf("%d differences in %d files", len(c.differs), c.files)
+	}
+	return nil
+}
+
+// compareBulletins compares the table of vulnerabilities with bulletins in CSAF.
+func compareBulletins(folder string, out io.Writer) error {
+	fixes, notes, err := csaf.Read(folder)
+	if err != nil {
+		return err
+	}
+	for _, note := range notes {
+		fmt.Fprintln(out, "note: "+note)
+	}
+	lines := releases.BuiltinVulnerabilities().Differences(fixes)
+	for _, line := range lines {
+		fmt.Fprintln(out, line)
+	}
+	if len(lines) > 0 {
+		return fmt.Errorf("%d differences", len(lines))
 	}
 	return nil
 }

@@ -1,23 +1,58 @@
 package flags
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/csaf"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 	"github.com/driver-container/driver-container/images/status"
 )
 
 // Advisories says by what drivers are judged.
-type Advisories struct{}
+type Advisories struct {
+	paths []string // of bulletins in CSAF: files and folders
 
-// Advisor returns what judges drivers.
+	known *releases.VulnerabilityTable // nil: not read yet
+}
+
+// AddTo declares --advisories.
+func (v *Advisories) AddTo(f *pflag.FlagSet) {
+	f.StringSliceVar(
+		&v.paths,
+		"advisories",
+		nil,
+		"`FILE` or folder with newer security bulletins of NVIDIA in CSAF 2.0 (repeatable)",
+	)
+}
+
+// Advisor returns what judges drivers. It reads the bulletins once, and prints what was left out.
 func (v *Advisories) Advisor(a *session.App) (releases.Advisor, error) {
-	return releases.Advisor{Day: a.Today()}, nil
+	advisor := releases.Advisor{Day: a.Today(), Known: v.known}
+	if v.known != nil {
+		return advisor, nil
+	}
+	known := releases.BuiltinVulnerabilities()
+	for _, path := range v.paths {
+		fixes, notes, err := csaf.Read(path)
+		if err != nil {
+			return advisor, fmt.Errorf("--advisories: %w", err)
+		}
+		a.Notes(notes...)
+		known, err = known.With(fixes)
+		if err != nil {
+			return advisor, failure.Of(failure.Content, fmt.Errorf("--advisories %s: %w", path, err))
+		}
+	}
+	v.known = known
+	advisor.Known = known
+	return advisor, nil
 }
 
 // Policy says which warnings make a command fail.
@@ -27,8 +62,9 @@ type Policy struct {
 	Deny []string // kinds of warnings, or all
 }
 
-// AddTo declares --deny.
+// AddTo declares --deny and --advisories.
 func (p *Policy) AddTo(f *pflag.FlagSet) {
+	p.Advisories.AddTo(f)
 	f.Var(
 		session.Slice(&p.Deny, session.Valid(releases.CheckWarningKind)),
 		"deny",

@@ -36,6 +36,7 @@ func NewAudit(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.request.Targets.Matrix.AddTo(f)
+	o.advisories.AddTo(f)
 	o.request.Repository.AddTo(f, "that commands push to:")
 	f.Var(
 		session.Slice(&o.failOn, session.Valid(fleet.CheckFinding)),
