@@ -3,10 +3,12 @@ package headers
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -35,6 +38,7 @@ func TestRealArchive(t *testing.T) {
 	begin := time.Now()
 	installed := require.Value(Fetch(ctx, o))(t)
 	t.Logf("fetched %v in %s", installed, time.Since(begin).Round(time.Millisecond))
+	assert.Same(t, aptChoice(t, root, release), slices.Sorted(slices.Values(installed)))
 	tree := filepath.Join(o.Into, "usr/src/linux-headers-"+release)
 	// Not include/config/kernel.release: Debian's has the upstream version.
 	got, err := os.ReadFile(filepath.Join(tree, "include/generated/utsrelease.h"))
@@ -55,6 +59,34 @@ func TestRealArchive(t *testing.T) {
 	_, err = Fetch(ctx, o)
 	t.Logf("a kernel that no longer exists: %v", err)
 	assert.ErrorContainsf(t, err, release, "the error does not name")
+}
+
+// aptChoice returns the header packages that the real apt-get takes for a kernel, sorted, as "name
+// version".
+func aptChoice(t *testing.T, root, release string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	conf := fmt.Sprintf("Dir %q;\nDir::State::Lists \"%s/lists\";\nDir::Cache %q;\nDir::Bin::Methods \"/usr/lib/apt/methods\";\nAcquire::Languages \"none\";\nAPT::Sandbox::User \"root\";\n",
+		root, dir, dir)
+	testfile.Write(t, dir+"/apt.conf", conf)
+	testfile.Write(t, dir+"/lists/partial/none", "")
+	apt := func(program string, args ...string) string {
+		cmd := exec.Command(program, args...) //nolint:gosec,noctx // the test's own arguments
+		cmd.Env = append(os.Environ(), "LC_ALL=C", "APT_CONFIG="+dir+"/apt.conf")
+		out, err := cmd.CombinedOutput()
+		require.NoErrorf(t, err, "%s: %s", program, out)
+		return string(out)
+	}
+	apt("apt-get", "update")
+	simulated := apt("apt-get", "install", "--simulate", "--no-install-recommends", "linux-headers-"+release)
+	var all []string
+	for _, found := range regexp.MustCompile(`(?m)^Inst (\S+) \((\S+) `).FindAllStringSubmatch(simulated, -1) {
+		if isHeaders(found[1]) {
+			all = append(all, found[1]+" "+found[2])
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // realRoot unpacks the base image of a system.
