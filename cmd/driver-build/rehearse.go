@@ -156,7 +156,7 @@ func showReport(a *session.App, r *rehearse.Report) error {
 		verdict := strings.Replace(string(row.Verdict), string(rehearse.Failed), "FAILED", 1)
 		rows = append(rows, []string{verdict, row.Name, fmt.Sprintf("%.1f s", row.Seconds), row.Message})
 		for _, line := range row.Log {
-			rows = append(rows, []string{"", "", "", "| " + line})
+			rows = append(rows, []string{" ", " ", " ", "| " + line})
 		}
 	}
 	a.Notes(r.Notes...)

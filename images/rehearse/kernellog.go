@@ -13,15 +13,15 @@ var (
 		`|blocked for more than|refcount_t|UBSAN|KASAN|Unknown symbol|disagrees about version of symbol` +
 		`|version magic|Invalid module format|NVRM:.*(?i:error|fail|xid|invalid|mismatch)`)
 	kernelCrash = lazyregexp.New(`Kernel panic|\bOops\b|BUG: unable`)
-	// noAdapter matches what NVIDIA's module says of the fake GPU, which never initialises.
-	noAdapter = lazyregexp.New(`RmInitAdapter|rm_init_adapter|osInitNvMapping|RmInitNvDevice|RmInitX86EmuState|RmFetchGspRmImages`)
+	// fakeGPU matches what NVIDIA's module says of the GPU, which never initialises.
+	fakeGPU = lazyregexp.New(`NVRM: GPU [0-9a-f:.]+: `)
 )
 
 // faults returns the lines of a kernel's log that show a fault.
 func faults(lines []string) []string {
 	var found []string
 	for _, line := range lines {
-		if kernelFault().MatchString(line) && !noAdapter().MatchString(line) {
+		if kernelFault().MatchString(line) && !fakeGPU().MatchString(line) {
 			found = append(found, line)
 		}
 	}

@@ -139,6 +139,7 @@ func TestFaults(t *testing.T) {
 		"NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.261.03",
 		"NVRM: GPU 0000:00:05.0: RmInitAdapter failed! (0x62:0x25:2416)",
 		"NVRM: GPU 0000:00:05.0: rm_init_adapter failed, device minor number 0",
+		"NVRM: GPU 0000:00:05.0: Failed to copy vbios to system memory.",
 	}
 	assert.Equal(t, 0, len(faults(lines)))
 	for _, line := range []string{

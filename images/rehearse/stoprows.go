@@ -84,7 +84,7 @@ func (r *rehearsal) restart(ctx context.Context) (outcome, error) {
 	case !r.image.ours:
 		return skipped(notOurs), nil
 	case !r.detached:
-		return skipped("no driver was left in place"), nil
+		return r.unserved(), nil
 	}
 	out, err := r.serve(ctx, r.image, &r.driver)
 	if err != nil || out.verdict == Failed {

@@ -132,7 +132,9 @@ func FuzzObjects(f *testing.F) {
 
 func TestChooseRelease(t *testing.T) {
 	t.Parallel()
-	has := func(kernels ...string) *image { return &image{ref: "i", summary: &verify.Inspection{Driver: "535", Kernels: kernels}} }
+	has := func(kernels ...string) *image {
+		return &image{ref: "i", summary: &verify.Inspection{Driver: "535", Kernels: kernels}}
+	}
 	for name, c := range map[string]struct {
 		asked string
 		all   []*image
