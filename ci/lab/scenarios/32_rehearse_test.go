@@ -116,7 +116,7 @@ func Test32Refused(t *testing.T) {
 	t.Run("a refused module", func(t *testing.T) {
 		t.Setenv("PATH", control.Bin(t)+":"+os.Getenv("PATH"))
 		values := filepath.Join(t.TempDir(), "values.yaml")
-		testfile.Write(t, values, "image: {repository: h.example/driver, tag: 535.261.03-debian12}\nmoduleParameters: {nvidia: NVreg_EnableMSI=nonsense}\n")
+		testfile.Write(t, values, "image: {repository: h.example/driver, tag: 535.261.03-debian12}\nmoduleParameters: {nvidia: {NVreg_EnableMSI: nonsense}}\n")
 		rehearsal(t, "load", "(?s)nonsense.*invalid for parameter", image, "--values", values, "--chart", project+"/deploy/chart")
 	})
 	t.Run("signed", func(t *testing.T) {
