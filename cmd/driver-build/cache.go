@@ -17,8 +17,8 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-const cacheLong = `Show what takes room in the cache: layers, downloads, repository indexes, facts of bases, records, and the
-folders beside them. Images are no part of it.`
+const cacheLong = `Show what takes room in the cache: layers, downloads, repository indexes, facts of bases, what guests of
+rehearsals boot, records, and the folders beside them. Images are no part of it.`
 
 const cachePruneLong = `Remove from the cache what no command has used for some days. It is safe while builds run; what is needed again is downloaded or
 built again. The newest revision seen of each rpm repository stays, so that a rollback is noticed.`

@@ -155,7 +155,10 @@ func (m *maker) open(ctx context.Context) (err error) {
 	of = m.query.Programs
 	m.programs, err = m.OpenSystem(ctx, of.Target, of.Options, m.spool, m.step)
 	if err != nil {
-		return &images.OpenError{Err: fmt.Errorf("the guest's programs: %w", err)}
+		return &images.OpenError{Err: fmt.Errorf(
+			"the guest's programs, which are Debian's: %w; the matrix can name another base of %s",
+			err, of.Target.System.ID,
+		)}
 	}
 	return nil
 }

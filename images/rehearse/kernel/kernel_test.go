@@ -209,6 +209,10 @@ func TestMissing(t *testing.T) {
 	err = r.get(t)
 	assert.ErrorIs(t, err, fetch.ErrOffline)
 
+	r = newRig(t)
+	r.query.Programs.Options.Base = "oci:" + t.TempDir()
+	assert.ErrorContains(t, r.get(t), "the matrix can name another base of debian12")
+
 	none := &matrix.Matrix{}
 	rocky := matrix.Target{Distro: require.Value(distros.Lookup("rocky9"))(t), Arch: "amd64"}
 	_, err = Programs(none, rocky)
@@ -292,6 +296,34 @@ func TestKernelUnpacksItself(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, k.Signed, k.Image)
 	assert.Equal(t, image, string(require.Value(os.ReadFile(k.Image))(t)))
+}
+
+// TestUbuntu: a kernel in packages of its own for the image, which is unsigned, and the modules, with programs of
+// Debian.
+func TestUbuntu(t *testing.T) {
+	t.Parallel()
+	const release = "5.4.0-150-generic"
+	r := newRig(t)
+	m := require.Value(matrix.Parse("matrix.yaml", []byte(r.Matrix())))(t)
+	r.query.System.Target = target(t, m, "ubuntu18.04")
+	r.query.Programs.Target = require.Value(Programs(m, r.query.System.Target))(t)
+	assert.Equal(t, "debian12", r.query.Programs.Target.System.ID)
+	archive := r.Archives["ubuntu18.04"]
+	for name, files := range map[string][]repotest.File{
+		"linux-image-unsigned-" + release: {{Name: "boot/vmlinuz-" + release, Body: string(bzImage(packed(t, ".lz4", startable())))}},
+		"linux-modules-" + release:        kernelFiles(t, "lib/modules/", release),
+		"linux-headers-" + release:        {{Name: "usr/src/linux-headers-" + release + "/Makefile", Body: "all:"}},
+	} {
+		control := "Package: " + name + "\nVersion: 5.4.0-150.167\nArchitecture: amd64\nDepends: initramfs-tools"
+		archive.Packages = append(archive.Packages, repotest.Deb{Control: control, Files: files})
+	}
+	archive.Publish()
+	k, pins, err := Get(t.Context(), r.b, r.query)
+	require.NoError(t, err)
+	assert.Equal(t, "ubuntu18.04 "+release, k.System+" "+k.Release)
+	assert.Equal(t, "linux-image-unsigned-"+release+" linux-modules-"+release, pins[0].Name+" "+pins[1].Name)
+	assert.Equal(t, 8, len(k.BootModules))
+	assert.Equal(t, string(startable()), string(require.Value(os.ReadFile(k.Image))(t)))
 }
 
 // TestRPM: a kernel of Rocky Linux in three packages, with programs of Debian.
