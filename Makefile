@@ -44,6 +44,7 @@ image: driver-build programs-$(ARCH) ## the image of OS and DRIVER for ARCH, int
 # Half of what the tests of driver-build did was to collect garbage.
 test race: export GOGC = 400
 test race: export GOMEMLIMIT = 3GiB
+test race: export TMPDIR := $(shell ci/tmpdir)
 
 # Go keeps the results of tests, unless their order is shuffled: race does that.
 test: ## the fast tier: Go and a C compiler, under two minutes, and seconds after a change of one package; `make vet` and `make race` look at the same code in other ways
