@@ -30,6 +30,7 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/signedmodules"
+	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
@@ -313,4 +314,40 @@ func TestSignedModulesHostile(t *testing.T) {
 			assert.Equalf(t, failure.Content, failure.KindOf(err), "%v", err)
 		})
 	}
+}
+
+// TestSignedModulesRHEL: the repository with signed modules is switched off in a base, and counts when they are asked
+// for. The kernel is that of the package's name, system and architecture.
+func TestSignedModulesRHEL(t *testing.T) {
+	t.Parallel()
+	const kernel = "6.12.0-124.20.1.el10_1.x86_64"
+	r := newRPMRig(t, "rhel10")
+	extensions := r.Extra("/extensions")
+	for _, kmod := range []struct{ driver, epoch string }{{newDriver, ""}, {"535.999.01", "3:"}} {
+		folder := "lib/modules/" + kernel + "/extra/drivers/video/nvidia/"
+		files := []repotest.File{{Name: folder + "gdrdrv.ko", Body: "another module"}}
+		for name, module := range canonicalModules(kmod.driver, kernel) {
+			content := string(module) + string(signedTail(t, module))
+			packed := string(repotest.Compress(t, ".xz", []byte(content)))
+			files = append(files, repotest.File{Name: folder + name + ".ko.xz", Body: packed})
+		}
+		extensions.Packages = append(extensions.Packages, repotest.RPM{
+			Name: "kmod-nvidia-open-" + kmod.driver + "-6.12.0-124.20.1", EVR: kmod.epoch + kmod.driver + "-3.el10_1", Files: files,
+		})
+	}
+	extensions.Publish()
+	planned, img := made(t, r.b, r.target(t), signedOptions(driverinfo.Open, kernel))
+	assert.Equalf(t, "kmod-nvidia-open-"+newDriver+"-6.12.0-124.20.1", planned.Kernels[0].Signed[driverinfo.Open][0].Name, "package")
+	tree := treeOf(t, img)
+	for _, e := range tree.All() {
+		name, isModule := strings.CutSuffix(filepath.Base(e.Path), ".ko")
+		if isModule {
+			want := canonicalModules(newDriver, kernel)[name]
+			assert.Equalf(t, true, string(want)+string(signedTail(t, want)) == read(t, tree, e.Path), "%s is the distribution's", e.Path)
+		}
+	}
+	found := findingsOf(t, &rig{r.World, r.b}, img, "module-signature")
+	assert.Equalf(t, true, len(found) == 3 && found[0].Severity == verify.Warning && strings.Contains(found[0].Message, "no key of rhel"), "%v", found)
+	_, err := planOne(t, r.b, r.target(t), signedOptions(driverinfo.Proprietary, kernel))
+	assert.ErrorContains(t, err, "are open, not proprietary")
 }

@@ -140,3 +140,25 @@ func TestWhatIsSeen(t *testing.T) {
 		}
 	}
 }
+
+// TestDistributionKeys: a key of a distribution's is known by the names in signatures and keyrings, and a kernel without
+// it cannot get it: there is nothing to enrol.
+func TestDistributionKeys(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, c := range []struct{ signer, builtin, system string }{
+		{"Canonical Ltd. Kernel Module Signing", "Canonical Ltd. Kernel Module Signing: 88f752e560a1e0737e31163a466ad7b70a850c19", "ubuntu"},
+		{"Nvidia GPU OOT CA", "Nvidia GPU OOT signing 001: 55e1cef88193e60419f0b0ec379c49f77545acf0", "rhel"},
+	} {
+		m, in := b.machine(secure)
+		in.Load = []Loading{{"nvidia", b.signed(newSigner(t, c.signer, 9, []byte{9}, nil), nil)}}
+		got := judged(t, in)
+		assert.Equalf(t, Warning, got.Status, "%s: %s", c.signer, got.Finding)
+		assert.Contains(t, got.Fix, "built into the kernels of "+c.system)
+		assert.Equalf(t, "", got.Signatures.Enrol, "what enrols a key")
+		m.write("proc/keys", b.procKeys()+"0fbf75c3 I------     1 perm 1f030000     0     0 asymmetri "+c.builtin+": X509.rsa 7e []\n")
+		got = judged(t, in)
+		assert.Equalf(t, OK, got.Status, "%s: %s", c.signer, got.Finding)
+		assert.Contains(t, got.Finding, "which the kernel knows")
+	}
+}
