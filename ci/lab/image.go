@@ -20,7 +20,7 @@ func ImageDisk(t testing.TB, dir string) guest.Image {
 	folder := filepath.Join(CacheDir(t), "images")
 	require.NoError(t, os.MkdirAll(folder, 0o755))
 	image := require.Value(guest.ImageDisk(t.Context(), ocitest.Open(t, dir), folder))(t)
-	require.NoError(t, tool.Prune(filepath.Join(folder, "*.ext4"), keepImages, 3*time.Hour))
+	require.NoError(t, tool.Prune(filepath.Join(folder, "[0-9a-f]*"), keepImages, 3*time.Hour))
 	return image
 }
 

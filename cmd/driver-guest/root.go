@@ -113,7 +113,7 @@ func writeFiles(setup wire.Setup) error {
 			return err
 		}
 	}
-	for name, content := range map[string]string{
+	for name, content := range map[string]string{ //nolint:gosec // there is no password
 		"etc/os-release": setup.OSRelease,
 		"etc/hostname":   "lab\n",
 		"etc/hosts":      "127.0.0.1 localhost lab\n",
@@ -190,7 +190,7 @@ func findDisk(serial string) (device string, err error) {
 }
 
 func eventually(ask func() bool) error {
-	for end := time.Now().Add(deviceLimit); !ask(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(deviceLimit); !ask(); <-time.After(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			return fmt.Errorf("not within %s", deviceLimit)
 		}

@@ -255,15 +255,20 @@ func makeVar(path string) error {
 // wait waits for QEMU's end and kills it when ctx ends. It returns an error if it was killed, or if
 // it broke the protocol of a GPU.
 func (m *machine) wait(ctx context.Context) error {
-	var err error
 	select {
 	case <-m.done:
+		return m.close()
 	case <-ctx.Done():
-		err = fmt.Errorf("the guest did not power off and was killed: %w", context.Cause(ctx))
-		_ = m.cmd.Process.Kill() // it has ended, or ends now
-		<-m.done
+		err := fmt.Errorf("the guest did not power off and was killed: %w", context.Cause(ctx))
+		return errors.Join(err, m.kill())
 	}
-	return errors.Join(err, m.close())
+}
+
+// kill ends QEMU at once.
+func (m *machine) kill() error {
+	_ = m.cmd.Process.Kill() // it has ended, or ends now
+	<-m.done
+	return m.close()
 }
 
 // close closes the sockets; QEMU has ended, or was not started.
