@@ -107,3 +107,18 @@ func TestRecipe(t *testing.T) {
 		u.Run(t, "--recipe", u.Path("matrix.yaml"), "--output", "oci:"+u.Path("x")).Want(t, 2, "--recipe", "matrix.yaml")
 	}
 }
+
+// TestVEXOfBulletins: the statements about the driver of an image are a document that is accepted for the image.
+func TestVEXOfBulletins(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	key, _ := u.imageKey(t, "ed")
+	image := u.Host + "/gpu/driver:" + newDriver + "-debian12"
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--push", "--repository", u.Host+"/gpu/driver").Want(t, 0)
+	made := u.on("2026-11-29").Run(t, "sbom", image, "-o", "openvex").Want(t, 0).Stdout
+	assert.Contains(t, made, `"action_statement": "give the nodes an image of driver 535.309.01 or newer"`)
+	assert.Contains(t, made, `"action_statement": "give the nodes a driver of a newer branch: no fix will come for R535"`)
+	assert.Equal(t, 100, strings.Count(made, `"status": "affected"`))
+	assert.Equal(t, made, u.on("2026-11-29").Run(t, "sbom", image, "-o", "openvex").Want(t, 0).Stdout)
+	u.Run(t, "sign-image", image, "--image-key", key, "--vex", u.file(t, "driver.openvex.json", made)).Want(t, 0)
+}

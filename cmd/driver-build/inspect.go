@@ -96,16 +96,25 @@ func withImage(
 func newSBOMCmd(a *session.App) *cobra.Command {
 	var arch string
 	var format documents.Format
+	var advisories flags.Advisories
 	cmd := &cobra.Command{
 		Use: "sbom IMAGE", Short: "Print the bill of materials of an image", Args: session.ImageArgs(cobra.ExactArgs(1)),
 		Long: "Print the bill of materials of a driver image as SPDX 2.3 or CycloneDX 1.6, in JSON: base, packages, NVIDIA's driver with its\n" +
 			"libraries and firmware, kernel modules, our programs. The image tells what is in it. It does not tell where that came from, so\n" +
-			"origins are NOASSERTION. Of an index, the document has all architectures." + imageArgument,
+			"origins are NOASSERTION. Of an index, the document has all architectures.\n\nopenvex is no bill of materials: it states the known CVEs of the driver, from NVIDIA's bulletins, for sign-image --vex." + imageArgument,
 		Example: "  driver-build sbom oci:dist > driver.spdx.json\n" +
 			"  driver-build sbom registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --arch amd64 -o cyclonedx",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			advisor, err := advisories.Advisor(a)
+			if err != nil {
+				return err
+			}
+			advisor.Day, err = a.Now()
+			if err != nil {
+				return err
+			}
 			var document []byte
-			err := a.Connect(
+			err = a.Connect(
 				cmd.Context(),
 				nil,
 				nil,
@@ -115,6 +124,10 @@ func newSBOMCmd(a *session.App) *cobra.Command {
 						return err
 					}
 					m.Tool = session.BuildInfo()
+					if format == documents.OpenVEX {
+						document, err = documents.Statements(m, advisor)
+						return err
+					}
 					document, err = documents.SBOM(m, format)
 					return err
 				},
@@ -127,6 +140,7 @@ func newSBOMCmd(a *session.App) *cobra.Command {
 		},
 	}
 	flags.AddArchTo(cmd.Flags(), &arch, "", "`ARCH`: one image of an index (default all)")
-	session.Format(cmd.Flags(), &format, documents.SPDX, documents.CycloneDX)
+	session.Format(cmd.Flags(), &format, documents.SPDX, documents.CycloneDX, documents.OpenVEX)
+	advisories.AddTo(cmd.Flags())
 	return cmd
 }

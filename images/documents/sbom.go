@@ -18,6 +18,7 @@ type Format string
 const (
 	SPDX      Format = "spdx"      // SPDX 2.3, JSON
 	CycloneDX Format = "cyclonedx" // CycloneDX 1.6, JSON
+	OpenVEX   Format = "openvex"   // OpenVEX 0.2.0, no bill of materials: see [Statements]
 )
 
 // SBOMMethod is raised when documents of the same image and recipe say something else than before.

@@ -26,47 +26,47 @@ const (
 
 // vexDocument is a document of OpenVEX.
 type vexDocument struct {
-	Context     string         `json:"@context"`
-	ID          string         `json:"@id"`
-	Author      string         `json:"author"`
-	Role        string         `json:"role"`
-	Timestamp   string         `json:"timestamp"`
-	LastUpdated string         `json:"last_updated"`
-	Tooling     string         `json:"tooling"`
-	Version     int            `json:"version"`
-	Statements  []vexStatement `json:"statements"`
+	Context     string         `json:"@context,omitempty"`
+	ID          string         `json:"@id,omitempty"`
+	Author      string         `json:"author,omitempty"`
+	Role        string         `json:"role,omitempty"`
+	Timestamp   string         `json:"timestamp,omitempty"`
+	LastUpdated string         `json:"last_updated,omitempty"`
+	Tooling     string         `json:"tooling,omitempty"`
+	Version     int            `json:"version,omitempty"`
+	Statements  []vexStatement `json:"statements,omitempty"`
 }
 
 // vexStatement says how one vulnerability concerns products.
 type vexStatement struct {
-	ID              string           `json:"@id"`
-	Version         int              `json:"version"`
-	Timestamp       string           `json:"timestamp"`
-	LastUpdated     string           `json:"last_updated"`
-	Status          string           `json:"status"`
-	StatusNotes     string           `json:"status_notes"`
-	Supplier        string           `json:"supplier"`
-	Justification   string           `json:"justification"`
-	Impact          string           `json:"impact_statement"`
-	Action          string           `json:"action_statement"`
-	ActionTimestamp string           `json:"action_statement_timestamp"`
-	Products        []vexProduct     `json:"products"`
-	Vulnerability   vexVulnerability `json:"vulnerability"`
+	ID              string           `json:"@id,omitempty"`
+	Version         int              `json:"version,omitempty"`
+	Timestamp       string           `json:"timestamp,omitempty"`
+	LastUpdated     string           `json:"last_updated,omitempty"`
+	Status          string           `json:"status,omitempty"`
+	StatusNotes     string           `json:"status_notes,omitempty"`
+	Supplier        string           `json:"supplier,omitempty"`
+	Justification   string           `json:"justification,omitempty"`
+	Impact          string           `json:"impact_statement,omitempty"`
+	Action          string           `json:"action_statement,omitempty"`
+	ActionTimestamp string           `json:"action_statement_timestamp,omitempty"`
+	Products        []vexProduct     `json:"products,omitempty"`
+	Vulnerability   vexVulnerability `json:"vulnerability,omitempty"`
 }
 
 type vexVulnerability struct {
-	ID          string   `json:"@id"`
-	Name        string   `json:"name"`
-	Description string   `json:"description"`
-	Aliases     []string `json:"aliases"`
+	ID          string   `json:"@id,omitempty"`
+	Name        string   `json:"name,omitempty"`
+	Description string   `json:"description,omitempty"`
+	Aliases     []string `json:"aliases,omitempty"`
 }
 
 // vexProduct is an image or a package, and its parts.
 type vexProduct struct {
-	ID            string            `json:"@id"`
-	Identifiers   map[string]string `json:"identifiers"` // "purl", "cpe22", "cpe23"
-	Hashes        map[string]string `json:"hashes"`
-	Subcomponents []vexProduct      `json:"subcomponents"`
+	ID            string            `json:"@id,omitempty"`
+	Identifiers   map[string]string `json:"identifiers,omitempty"` // "purl", "cpe22", "cpe23"
+	Hashes        map[string]string `json:"hashes,omitempty"`
+	Subcomponents []vexProduct      `json:"subcomponents,omitempty"`
 }
 
 var justifications = []string{
