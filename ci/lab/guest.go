@@ -121,9 +121,11 @@ func (g *Guest) Reboot(during func(*Console)) {
 // time.
 func (g *Guest) Limit(quiet time.Duration) time.Duration { return g.Patience.Limit(quiet) }
 
-// within returns a context for a limit on an idle machine, and its end.
-func (g *Guest) within(quiet time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), g.Limit(quiet))
+// within returns a context for a limit on an idle machine.
+func (g *Guest) within(quiet time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), g.Limit(quiet))
+	g.t.Cleanup(cancel)
+	return ctx
 }
 
 // Start starts a container, or a process on the host if no image is named.
@@ -135,18 +137,14 @@ func (g *Guest) Start(c Container) *Process {
 	if len(c.Layers) == 0 {
 		c.Layers = g.layers[c.Image]
 	}
-	ctx, cancel := g.within(startLimit)
-	defer cancel()
-	p, err := g.guest.StartContainer(ctx, guest.Container(c))
+	p, err := g.guest.StartContainer(g.within(startLimit), guest.Container(c))
 	return g.process(p, err)
 }
 
 // Process starts a process on the guest's host and does not wait for it.
 func (g *Guest) Process(args ...string) *Process {
 	g.t.Helper()
-	ctx, cancel := g.within(startLimit)
-	defer cancel()
-	p, err := g.guest.Process(ctx, args...)
+	p, err := g.guest.Process(g.within(startLimit), args...)
 	return g.process(p, err)
 }
 
@@ -163,9 +161,7 @@ func (g *Guest) AllowDmesg(pattern string) { g.allow = append(g.allow, regexp.Mu
 func (g *Guest) end() {
 	g.t.Helper()
 	g.checkLog()
-	ctx, cancel := g.within(powerLimit)
-	defer cancel()
-	assert.NoErrorf(g.t, g.guest.Close(ctx), "guest")
+	assert.NoErrorf(g.t, g.guest.Close(g.within(powerLimit)), "guest")
 	if g.t.Failed() {
 		text := g.guest.Console()
 		g.t.Logf("the guest's console (%s):\n%s", keepConsole(g.t, text), tail(text))
@@ -174,9 +170,7 @@ func (g *Guest) end() {
 
 func (g *Guest) checkLog() {
 	g.t.Helper()
-	ctx, cancel := g.within(runLimit)
-	defer cancel()
-	log, err := g.guest.Dmesg(ctx)
+	log, err := g.guest.Dmesg(g.within(runLimit))
 	assert.NoErrorf(g.t, err, "the guest's kernel log at the end")
 	bugs := findBugs(log, g.allow)
 	if len(bugs) > 0 {

@@ -28,9 +28,7 @@ func (g *Guest) Run(args ...string) guest.Result {
 // RunFor is Run with another limit.
 func (g *Guest) RunFor(limit time.Duration, args ...string) guest.Result {
 	g.t.Helper()
-	ctx, cancel := g.within(limit)
-	defer cancel()
-	return require.Value(g.guest.Run(ctx, args...))(g.t)
+	return require.Value(g.guest.Run(g.within(limit), args...))(g.t)
 }
 
 // must runs a command that must succeed, and returns its output.
@@ -53,26 +51,20 @@ func (g *Guest) Sh(script string) string {
 // Read reads a file on the guest's host.
 func (g *Guest) Read(path string) string {
 	g.t.Helper()
-	ctx, cancel := g.within(runLimit)
-	defer cancel()
-	return string(require.Value(g.guest.Read(ctx, path))(g.t))
+	return string(require.Value(g.guest.Read(g.within(runLimit), path))(g.t))
 }
 
 // Exists says whether a path exists on the guest's host; a dangling link counts.
 func (g *Guest) Exists(path string) bool {
 	g.t.Helper()
-	ctx, cancel := g.within(runLimit)
-	defer cancel()
-	return require.Value(g.guest.Exists(ctx, path))(g.t)
+	return require.Value(g.guest.Exists(g.within(runLimit), path))(g.t)
 }
 
 // Write writes a file on the guest's host, and makes its folder if it is missing. Mode 0 means
 // 0644.
 func (g *Guest) Write(path, content string, mode os.FileMode) {
 	g.t.Helper()
-	ctx, cancel := g.within(runLimit)
-	defer cancel()
-	require.NoError(g.t, g.guest.Write(ctx, path, []byte(content), mode))
+	require.NoError(g.t, g.guest.Write(g.within(runLimit), path, []byte(content), mode))
 }
 
 // Remove removes a file, or a folder with its contents.
@@ -112,9 +104,7 @@ func (g *Guest) Unpack(name string) {
 // Modules returns the names of the loaded modules, sorted.
 func (g *Guest) Modules() []string {
 	g.t.Helper()
-	ctx, cancel := g.within(runLimit)
-	defer cancel()
-	return require.Value(g.guest.Modules(ctx))(g.t)
+	return require.Value(g.guest.Modules(g.within(runLimit)))(g.t)
 }
 
 // Driver returns the loaded modules of the driver, sorted: only their names begin with nvidia.
@@ -129,18 +119,14 @@ func (g *Guest) Driver() []string {
 // Dmesg returns the kernel log since boot.
 func (g *Guest) Dmesg() string {
 	g.t.Helper()
-	ctx, cancel := g.within(runLimit)
-	defer cancel()
-	return require.Value(g.guest.Dmesg(ctx))(g.t)
+	return require.Value(g.guest.Dmesg(g.within(runLimit)))(g.t)
 }
 
 // Hold opens a device file on the guest's host and keeps it open until Kill. It returns when the
 // file is open.
 func (g *Guest) Hold(device string) *Process {
 	g.t.Helper()
-	ctx, cancel := g.within(startLimit)
-	defer cancel()
-	p, err := g.guest.Hold(ctx, device)
+	p, err := g.guest.Hold(g.within(startLimit), device)
 	return g.process(p, err)
 }
 

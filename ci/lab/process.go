@@ -22,9 +22,7 @@ type Process struct {
 // and all output.
 func (p *Process) Wait(limit time.Duration) (code int, output string) {
 	p.g.t.Helper()
-	ctx, cancel := p.g.within(limit)
-	defer cancel()
-	code, err := p.Process.Wait(ctx)
+	code, err := p.Process.Wait(p.g.within(limit))
 	p.must(err)
 	return code, p.Output()
 }
@@ -33,9 +31,7 @@ func (p *Process) Wait(limit time.Duration) (code int, output string) {
 // such a line, the test fails.
 func (p *Process) WaitLine(pattern string, limit time.Duration) string {
 	p.g.t.Helper()
-	ctx, cancel := p.g.within(limit)
-	defer cancel()
-	line, err := p.Process.WaitLine(ctx, regexp.MustCompile(pattern))
+	line, err := p.Process.WaitLine(p.g.within(limit), regexp.MustCompile(pattern))
 	p.must(err)
 	return line
 }
@@ -50,17 +46,13 @@ func (p *Process) must(err error) {
 // Signal sends a signal to the first process.
 func (p *Process) Signal(s syscall.Signal) {
 	p.g.t.Helper()
-	ctx, cancel := p.g.within(startLimit)
-	defer cancel()
-	p.must(p.Process.Signal(ctx, s))
+	p.must(p.Process.Signal(p.g.within(startLimit), s))
 }
 
 // Kill ends all processes of a container with SIGKILL and removes it as containerd does.
 func (p *Process) Kill() {
 	p.g.t.Helper()
-	ctx, cancel := p.g.within(startLimit)
-	defer cancel()
-	p.must(p.Process.Kill(ctx))
+	p.must(p.Process.Kill(p.g.within(startLimit)))
 }
 
 // Stop sends SIGTERM and waits for the end.
@@ -74,27 +66,21 @@ func (p *Process) Stop(limit time.Duration) (code int, output string) {
 // kubelet's probes do.
 func (p *Process) Exec(args ...string) guest.Result {
 	p.g.t.Helper()
-	ctx, cancel := p.g.within(runLimit)
-	defer cancel()
-	return require.Value(p.Process.Exec(ctx, args...))(p.g.t)
+	return require.Value(p.Process.Exec(p.g.within(runLimit), args...))(p.g.t)
 }
 
 // Hold opens a device file in the container and keeps it open until Kill. It returns when the file
 // is open.
 func (p *Process) Hold(device string) *Process {
 	p.g.t.Helper()
-	ctx, cancel := p.g.within(startLimit)
-	defer cancel()
-	held, err := p.Process.Hold(ctx, device)
+	held, err := p.Process.Hold(p.g.within(startLimit), device)
 	return p.g.process(held, err)
 }
 
 // Termination returns the content of the container's /dev/termination-log.
 func (p *Process) Termination() string {
 	p.g.t.Helper()
-	ctx, cancel := p.g.within(startLimit)
-	defer cancel()
-	return require.Value(p.Process.Termination(ctx))(p.g.t)
+	return require.Value(p.Process.Termination(p.g.within(startLimit)))(p.g.t)
 }
 
 // Container describes a container to start, or without an image a process on the host itself.
