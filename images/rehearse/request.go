@@ -299,8 +299,12 @@ func (q Request) inGuest(
 	r.console = g.Console
 	rows, err := r.run(ctx)
 	report.Rows = append(report.Rows, rows...)
-	err = failure.Of(failure.Some, err)
-	return errors.Join(err, q.keep(ctx, r, g), g.Close(context.WithoutCancel(ctx)))
+	err = errors.Join(failure.Of(failure.Some, err), q.keep(ctx, r, g))
+	closed := g.Close(context.WithoutCancel(ctx))
+	if err != nil { // after which a guest may not end as it should
+		return err
+	}
+	return closed
 }
 
 // pod is how the image runs.
