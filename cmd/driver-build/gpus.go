@@ -42,15 +42,10 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			day, err := a.Now()
+			advisor, err := advisories.AdvisorNow(a)
 			if err != nil {
 				return err
 			}
-			advisor, err := advisories.Advisor(a)
-			if err != nil {
-				return err
-			}
-			advisor.Day = day
 			return printGPUs(a, m, args, advisor)
 		},
 	}

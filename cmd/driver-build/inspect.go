@@ -105,11 +105,7 @@ func newSBOMCmd(a *session.App) *cobra.Command {
 		Example: "  driver-build sbom oci:dist > driver.spdx.json\n" +
 			"  driver-build sbom registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --arch amd64 -o cyclonedx",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			advisor, err := advisories.Advisor(a)
-			if err != nil {
-				return err
-			}
-			advisor.Day, err = a.Now()
+			advisor, err := advisories.AdvisorNow(a)
 			if err != nil {
 				return err
 			}

@@ -126,12 +126,8 @@ func (o *reportFlags) page(a *session.App, m *matrix.Matrix) (options status.Rep
 	if err != nil {
 		return options, err
 	}
-	options.Time, err = a.Now()
-	if err != nil {
-		return options, err
-	}
-	options.Advisor, err = o.survey.Policy.Advisor(a)
-	options.Advisor.Day = options.Time
+	options.Advisor, err = o.survey.Policy.AdvisorNow(a)
+	options.Time = options.Advisor.Day
 	return options, err
 }
 

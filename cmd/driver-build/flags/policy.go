@@ -55,6 +55,16 @@ func (v *Advisories) Advisor(a *session.App) (releases.Advisor, error) {
 	return advisor, nil
 }
 
+// AdvisorNow is Advisor on the day of [session.App.Now], for output that SOURCE_DATE_EPOCH fixes.
+func (v *Advisories) AdvisorNow(a *session.App) (releases.Advisor, error) {
+	advisor, err := v.Advisor(a)
+	if err != nil {
+		return advisor, err
+	}
+	advisor.Day, err = a.Now()
+	return advisor, err
+}
+
 // Policy says which warnings make a command fail.
 type Policy struct {
 	Advisories
