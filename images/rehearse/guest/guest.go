@@ -143,7 +143,13 @@ func startKVM(ctx context.Context, config Config) (*Guest, error) {
 
 // start boots a guest with the accelerator of config.
 func start(ctx context.Context, config Config, limit time.Duration) (_ *Guest, err error) {
-	dir, err := workdir.New(cmp.Or(config.Dir, os.TempDir()), "rehearse-")
+	const prefix = "rehearse-"
+	parent := cmp.Or(config.Dir, os.TempDir())
+	err = workdir.Sweep(parent, prefix) // what killed programs left
+	if err != nil {
+		return nil, fmt.Errorf("remove folders of earlier guests: %w", err)
+	}
+	dir, err := workdir.New(parent, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for a guest: %w", err)
 	}

@@ -44,6 +44,7 @@ func config(t *testing.T, script string) Config {
 
 func TestStart(t *testing.T) {
 	c := config(t, answers)
+	require.NoError(t, os.Mkdir(filepath.Join(c.Dir, "rehearse-killed"), 0o755))
 	notice := ""
 	c.Notify = func(text string) { notice = text }
 	g := require.Value(Start(t.Context(), c))(t)
