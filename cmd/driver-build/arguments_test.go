@@ -15,7 +15,7 @@ import (
 )
 
 // needless are commands that work without arguments and flags.
-var needless = []string{"cache", "cache prune", "list", "lock", "check", "plan", "drivers", "matrix", "doctor", "bundle", "version", "fleet", "gpus"}
+var needless = []string{"cache", "cache prune", "list", "lock", "check", "plan", "drivers", "matrix", "doctor", "bundle", "version", "fleet", "audit", "gpus"}
 
 // takesAny are commands that take any number of arguments.
 var takesAny = map[string]bool{"sign-image": true, "push": true, "bundle create": true, "bundle verify": true, "bundle import": true, "drivers": true, "gpus": true, "bundle list": true}

@@ -20,7 +20,6 @@ const first = `Flags of a build, the most used:
   --output oci:DIR                a layout (default oci:dist), or an archive
   --push, --repository REPO       or into a registry
   --module-key, --image-key FILE  sign the modules; sign the image
-  --dry-run                       print the recipes and build nothing
 All flags: driver-build help build. Of a command: driver-build help COMMAND.
 `
 

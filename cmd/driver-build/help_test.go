@@ -16,7 +16,7 @@ import (
 )
 
 // TestFirstHelp: the help of the root fits on a screen of 80 by 40, and names flags that there are. No command has
-// more than 45 flags of its own, and all together have 80; docs/build.md has the others.
+// more than 45 flags of its own, and all together have 90; docs/build.md has the others.
 func TestFirstHelp(t *testing.T) {
 	t.Parallel()
 	text := call(t.Context(), t, nil, "--help").Want(t, 0).Stdout
@@ -47,7 +47,7 @@ func TestFirstHelp(t *testing.T) {
 		}
 	}
 	walk(root)
-	assert.Equalf(t, true, len(all) <= 80, "%d flags in all", len(all))
+	assert.Equalf(t, true, len(all) <= 90, "%d flags in all", len(all))
 }
 
 func TestSuggestions(t *testing.T) {

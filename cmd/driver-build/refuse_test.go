@@ -25,7 +25,7 @@ import (
 var good = map[string]string{
 	" recipe": "",
 	"":        "--os debian12 --driver 535.261.03",
-	"check":   "", "plan": "--repository h.example/a", "fleet": "NODES", "list": "", "lock": "", "report": "--html -", "drivers": "", "gpus": "", "version": "", "doctor": "",
+	"check":   "", "plan": "--repository h.example/a", "fleet": "NODES", "audit": "NODES", "list": "", "lock": "", "report": "--html -", "drivers": "", "gpus": "", "version": "", "doctor": "",
 	"fetch": "--os debian12 --driver 535.261.03", "kernels": "--os debian12",
 	"inspect": "h.example/a:1", "verify": "h.example/a:1", "rehearse": "h.example/a:1", "rehearse module-cert": "h.example/a:1 --secure-boot", "rehearse chart": "h.example/a:1 --values MATRIX", "verify kernel": "h.example/a:1 --deep", "verify source": "h.example/a:1 --rebuild", "push": "h.example/b:1 h.example/a:1", "sbom": "h.example/a:1",
 	"sign-modules": "h.example/a:1 --module-key KEY --push --repository h.example/a", "sign-modules export": "h.example/a:1",
@@ -53,6 +53,8 @@ var wrong = map[string][]string{
 	"compression":     {"lz4"},
 	"base":            {"/srv/base", "./base", "https://h.example/a:1", "Debian:12", "h.example:x/a", "oci:/nope", "oci:GARBAGE", "oci-archive:GARBAGE", "oci-archive:/nope", "oci-archive:FOLDER", "docker-archive:EMPTY", "oci-archive:/dev/null"},
 	"allow-unserved":  {"no-gpu", "kernel,some"},
+	"fail-on":         {"eol", "vulnerable=11", "end-of-life,"},
+	"advisories":      {"/nope"},
 	"deny":            {"eol", "end-of-life,", "known-bad --deny bad"},
 	"cuda":            {"12", "12.8.1", "13.99", "0.1", "-1.0", "$(id)", "12.8x"},
 	"kernel-from":     {"/srv/toolkit", "Debian:12", "oci:/nope", "oci:GARBAGE", "oci-archive:FOLDER", "docker-archive:EMPTY"},

@@ -27,10 +27,14 @@ func (s *Survey) AddTo(f *pflag.FlagSet) {
 	s.Policy.AddTo(f)
 }
 
-// Load reads the matrix, and returns the question about its images: it has the repository, and no
-// targets yet.
+// Load reads the matrix and the advisories, and returns the question about its images: it has the
+// repository, and no targets yet.
 func (s *Survey) Load(a *session.App) (m *matrix.Matrix, q status.Query, err error) {
 	m, err = s.Request.Targets.Load(a)
+	if err != nil {
+		return nil, q, err
+	}
+	_, err = s.Policy.Advisor(a)
 	if err != nil {
 		return nil, q, err
 	}

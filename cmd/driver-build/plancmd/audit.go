@@ -61,6 +61,10 @@ func (o *auditFlags) run(ctx context.Context, a *session.App, args, arguments []
 	if err != nil {
 		return err
 	}
+	_, err = o.request.Repository.Find(a, m.Defaults)
+	if err != nil {
+		return err
+	}
 	advisor, err := o.advisories.Advisor(a)
 	if err != nil {
 		return err
