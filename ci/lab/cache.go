@@ -13,13 +13,12 @@ import (
 var tools = []struct{ name, from string }{
 	{"qemu-system-x86_64", "qemu-system-x86"},
 	{"busybox", "busybox-static"},
-	{"depmod", "kmod"},
+	{"debugfs", "e2fsprogs"},
 	{"mke2fs", "e2fsprogs"},
 	{"mkfs.erofs", "erofs-utils"},
 	{"dpkg-deb", "dpkg"},
 	{"mkfs.vfat", "dosfstools"},
 	{"mcopy", "mtools"},
-	{"runc", "runc"},
 }
 
 // Gate skips a test unless DRIVER_E2E=1 asks for the real tier; then anything that is missing is a

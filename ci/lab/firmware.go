@@ -44,7 +44,7 @@ func (f *Firmware) guest(t testing.TB, kernel *HostKernel) *guest.Firmware {
 		made.Variables = microsoft
 		made.Disk = func(initramfs, commandLine string) (string, error) {
 			disk := filepath.Join(t.TempDir(), "esp.img")
-			makeESP(t, disk, kernel.signed, initramfs, commandLine)
+			makeESP(t, disk, kernel.guest.Signed, initramfs, commandLine)
 			return disk, nil
 		}
 	}

@@ -71,7 +71,8 @@ func Start(t testing.TB, config Config) *Guest {
 	}
 	g.console = &Console{guest: g}
 	t.Cleanup(g.end)
-	if config.System == nil {
+	g.setUp = ":"
+	if len(config.Programs) > 0 {
 		g.setUp = "cp -a " + programsDir + "/. /usr/"
 	}
 	if config.NoHeaders {
@@ -85,7 +86,7 @@ func Start(t testing.TB, config Config) *Guest {
 func (c Config) Guest(t testing.TB) guest.Config {
 	t.Helper()
 	made := guest.Config{
-		Kernel: c.Kernel.guest(t), GPUs: c.GPUs, MemoryMB: c.MemoryMB, CommandLine: c.CommandLine,
+		Kernel: c.Kernel.guest, GPUs: c.GPUs, MemoryMB: c.MemoryMB, CommandLine: c.CommandLine,
 		Images: c.Images, System: c.System, Accel: guest.TCG, Dir: t.TempDir(),
 	}
 	if c.Firmware != nil {

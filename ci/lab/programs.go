@@ -15,11 +15,14 @@ import (
 // programsDir is where the guest has a disk with programs for its /usr.
 const programsDir = "/lab/programs"
 
-// disks returns the further disks of a guest, with one for runc and Programs.
+// disks returns the further disks of a guest, with one for Programs.
 func (c *Config) disks(t testing.TB) map[string]string {
 	t.Helper()
+	if len(c.Programs) == 0 {
+		return c.Disks
+	}
 	usr := t.TempDir()
-	for _, program := range append([]string{"runc"}, c.Programs...) {
+	for _, program := range c.Programs {
 		addProgram(t, usr, program)
 	}
 	disks := maps.Clone(c.Disks)
