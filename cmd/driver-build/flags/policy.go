@@ -24,12 +24,14 @@ type Advisories struct {
 
 // AddTo declares --advisories.
 func (v *Advisories) AddTo(f *pflag.FlagSet) {
-	f.StringSliceVar(
-		&v.paths,
-		"advisories",
-		nil,
-		"`FILE` or folder with newer security bulletins of NVIDIA in CSAF 2.0 (repeatable)",
-	)
+	session.Rare(f, func(f *pflag.FlagSet) {
+		f.StringSliceVar(
+			&v.paths,
+			"advisories",
+			nil,
+			"`FILE` or folder with newer security bulletins of NVIDIA in CSAF 2.0 (repeatable)",
+		)
+	})
 }
 
 // Advisor returns what judges drivers. It reads the bulletins once, and prints what was left out.
