@@ -42,6 +42,10 @@ type rpmManager struct {
 // rpm returns the manager with its client. Proxies, certificates and logins of single repositories
 // come from their configuration.
 func (f *fetcher) rpm() (manager, error) {
+	distro, ok := f.distro.(distros.RPM)
+	if !ok {
+		return nil, fmt.Errorf("%s has no rpm packages", f.distro.ID())
+	}
 	pool, err := authorities(f.files, f.own(), nil, f.Log)
 	if err != nil {
 		return nil, err
@@ -50,7 +54,7 @@ func (f *fetcher) rpm() (manager, error) {
 	proxy := func(r *http.Request) (*url.URL, error) { return env(r.URL) }
 	return &rpmManager{
 		fetcher: f,
-		distro:  f.distro.(distros.RPM),
+		distro:  distro,
 		asked:   map[string]bool{},
 		http:    f.newClient(plainTransport(pool, proxy)),
 	}, nil

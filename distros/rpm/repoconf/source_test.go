@@ -127,7 +127,7 @@ func TestReadSourcesMistakes(t *testing.T) {
 		"[a]\nbaseurl=http://a b%zz":              "",
 		"[a]\nbaseurl=http://%zz":                 "baseurl",
 		strings.Repeat("[a]\n", maxSections+1):    "sections",
-		strings.Repeat("#\n", 1<<20):          "larger",
+		strings.Repeat("#\n", 1<<20):              "larger",
 	} {
 		_, err := ReadSources(testfile.FS(map[string]string{"etc/yum.repos.d/x.repo": text}), nil)
 		if !errors.Is(err, distros.ErrSources) || !strings.Contains(err.Error(), want) {
