@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/status"
@@ -168,32 +166,9 @@ func (o *fleetFlags) checkServed(a *session.App, p *fleet.Recommendation) error 
 		return nil
 	}
 	for _, w := range p.Unserved() {
-		fmt.Fprintf(a.Stderr, "no driver (%s): %s: %s\n", w.Code, strings.Join(w.Nodes, ", "), reasonOf(w))
+		fmt.Fprintf(a.Stderr, "no driver (%s): %s: %s\n", w.Code, strings.Join(w.Nodes, ", "), w.Text())
 	}
 	return p.CheckServed(o.allow)
-}
-
-// readNodes reads FILE or standard input, for a command.
-func readNodes(ctx context.Context, a *session.App, command string, args []string) ([]fleet.Node, error) {
-	if len(args) == 0 || args[0] == "-" {
-		if session.IsTerminal(a.Stdin) {
-			return nil, session.Usagef(
-				"%[1]s reads nodes from standard input, which is a terminal: kubectl get nodes -o json | driver-build %[1]s",
-				command,
-			)
-		}
-		return fleet.ReadNodes(a.Input(ctx))
-	}
-	f, err := bounded.Open(args[0])
-	if err != nil {
-		return nil, session.Usage(fmt.Errorf("read the list of nodes: %w", err))
-	}
-	defer f.Close()
-	all, err := fleet.ReadNodes(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", args[0], err)
-	}
-	return all, nil
 }
 
 // askRegistry finds out which images are missing.
@@ -209,11 +184,8 @@ func askRegistry(
 		m.Defaults.Mirrors,
 		nil,
 		func(ctx context.Context, s *session.Session) error {
-			lacking, err := status.Lacking(ctx, s.Builder, repository, p.Builds())
-			for i := range lacking {
-				p.Images[i].Asked, p.Images[i].Missing = true, lacking[i]
-			}
-			p.AddModuleImages(repository)
+			missing, err := status.Lacking(ctx, s.Builder, repository, p.Builds())
+			p.SetMissing(missing, repository)
 			return err
 		},
 	)
@@ -256,14 +228,7 @@ func printTable(
 	out := a.Stdout
 	var rows [][]string
 	for _, im := range p.Images {
-		var pools, running []string
-		for _, pool := range p.Pools {
-			if pool.Tag == im.Tag || slices.Contains(pool.ModuleImages, repository+":"+im.Tag) {
-				pools = append(pools, pool.Name)
-				running = append(running, pool.Running...)
-			}
-		}
-		slices.Sort(running)
+		pools, running := p.PoolsOf(im, repository)
 		rows = append(rows, []string{
 			im.Tag,
 			strings.Join(im.Archs, ","),
@@ -271,15 +236,16 @@ func printTable(
 			some(im.Kernels, 1),
 			cmp.Or(im.RunsCUDA, im.CUDA),
 			some(im.Nodes, 3),
-			registryState(im),
+			im.Registry(),
 			p.Exposures[im.Driver].String(),
-			strings.Join(exposed(slices.Compact(running), p), ", "),
+			strings.Join(running, ", "),
 			cmp.Or(strings.Join(pools, ","), "-"),
 		})
 	}
 	columns := []string{"IMAGE", "ARCH", "GPU", "KERNEL", "CUDA", "NODES", "REGISTRY", "CVES", "RUNNING", "POOLS"}
 	if len(rows) > 0 {
-		if err := a.Table(columns, rows); err != nil {
+		err := a.Table(columns, rows)
+		if err != nil {
 			return err
 		}
 	}
@@ -287,35 +253,10 @@ func printTable(
 		fmt.Fprintf(out, "hint: %s: %s\n", some(hint.Nodes, 3), hint.Text)
 	}
 	for _, without := range p.Without {
-		fmt.Fprintf(out, "no driver: %s: %s\n", some(without.Nodes, 3), reasonOf(without))
+		fmt.Fprintf(out, "no driver: %s: %s\n", some(without.Nodes, 3), without.Text())
 	}
 	printCommands(out, tasks)
 	return nil
-}
-
-// exposed adds to versions of drivers which CVEs they have.
-func exposed(drivers []string, p *fleet.Recommendation) (all []string) {
-	for _, driver := range drivers {
-		exposure := p.Exposures[driver].String()
-		if exposure != "" {
-			driver += " (CVEs: " + exposure + ")"
-		}
-		all = append(all, driver)
-	}
-	return all
-}
-
-// registryState says whether the registry has an image.
-func registryState(im fleet.NeededImage) string {
-	switch {
-	case len(im.Missing) > 0 && len(im.Missing) < len(im.Archs):
-		return "lacks " + strings.Join(im.Missing, ",")
-	case len(im.Missing) > 0:
-		return "missing"
-	case im.Asked:
-		return "present"
-	}
-	return "-"
 }
 
 // printCommands prints how to build what is missing.
@@ -334,20 +275,4 @@ func printCommands(out io.Writer, tasks []status.Task) {
 	if len(tasks) > most {
 		fmt.Fprintf(out, "  ... and %d more: --format json, github or gitlab\n", len(tasks)-most)
 	}
-}
-
-// reasonOf says why nodes get nothing, and what runs there now.
-func reasonOf(w fleet.Without) string {
-	if len(w.Running) > 0 {
-		return fmt.Sprintf("%s (driver %s runs there)", w.Reason, strings.Join(w.Running, ", "))
-	}
-	return w.Reason
-}
-
-// some names the first of some things and counts the others.
-func some(names []string, most int) string {
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
