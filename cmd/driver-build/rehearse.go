@@ -13,9 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/failure"
-	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rehearse"
 )
@@ -28,9 +26,6 @@ The kernel comes from the signed repositories of the image's system. It needs qe
 fast. The guest has no network. The image is verified first.
 
 Exit code 5 if a row failed, 3 if it could not be rehearsed.`
-
-// maxValues bounds a file of values.
-const maxValues = 4 << 20
 
 // rehearseFlags are the flags of the command.
 type rehearseFlags struct {
@@ -90,15 +85,9 @@ func (o *rehearseFlags) check(a *session.App) (err error) {
 		return session.Usagef("--timeout %s: give a time such as 30m", o.timeout)
 	}
 	if o.values != "" {
-		_, err = bounded.Text(o.values, maxValues)
+		err = rehearse.CheckValues(o.chart, o.values)
 		if err != nil {
-			return session.Usagef("--values: %w", err)
-		}
-		if !strings.HasPrefix(o.chart, "oci://") {
-			_, err = bundle.ReadChart("localhost/chart", o.chart)
-		}
-		if err != nil {
-			return session.Usagef("--chart: %w", err)
+			return session.Usage(err)
 		}
 	}
 	_, err = os.ReadDir(q.Keep)

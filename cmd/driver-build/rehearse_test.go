@@ -29,7 +29,7 @@ func TestRehearseRefuses(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(u.Path("values.yaml"), nil, 0o644))
 	r := u.Run(t, "rehearse", "oci:"+u.Path("arm64"), "--values", u.Path("values.yaml"), "--chart", u.Path("arm64"))
-	r.Want(t, 2, "--chart: ", "Chart.yaml")
+	r.Want(t, 2, "read the chart ", "Chart.yaml")
 }
 
 // TestRehearseVerifies: an image that verify finds unfit is not rehearsed; the report names what was found.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
@@ -23,7 +24,7 @@ import (
 // driverContainer is the name of the driver's container in the chart's pods.
 const driverContainer = "nvidia-driver-ctr"
 
-// maxRendered bounds what helm prints: a release of Kubernetes is 1 MiB at most.
+// maxRendered bounds a file of values, and what helm prints: a release is 1 MiB at most.
 const maxRendered = 4 << 20
 
 // object is a Kubernetes object, as far as a rehearsal reads it.
@@ -73,6 +74,20 @@ type volume struct {
 	HostPath  *struct{ Path, Type string } `yaml:"hostPath"`
 	ConfigMap *struct{ Name string }       `yaml:"configMap"`
 	EmptyDir  *struct{}                    `yaml:"emptyDir"`
+}
+
+// CheckValues finds mistakes in the names of a chart and of a file of values. It reads no chart of a
+// registry.
+func CheckValues(chart, values string) error {
+	_, err := bounded.Text(values, maxRendered)
+	if err != nil {
+		return fmt.Errorf("read the values: %w", err)
+	}
+	if strings.HasPrefix(chart, "oci://") {
+		return nil
+	}
+	_, err = bundle.ReadChart("localhost/chart", chart)
+	return err
 }
 
 // Render returns the driver's pod as a chart makes it of a file of values, by helm. The chart is a
