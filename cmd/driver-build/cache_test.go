@@ -21,6 +21,9 @@ import (
 // same image, or sets aside what is damaged, and the build after it makes the same image.
 func TestDamagedEntries(t *testing.T) {
 	t.Parallel()
+	whole := newUser(t)
+	target := []string{"--os", "debian12", "--driver", newDriver, "--output"}
+	first := whole.Run(t, append(target, "oci:"+whole.Path("a"))...).Want(t, 0)
 	for name, c := range map[string]struct {
 		files  string
 		damage func([]byte) []byte
@@ -41,9 +44,8 @@ func TestDamagedEntries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			u := newUser(t)
-			target := []string{"--os", "debian12", "--driver", newDriver, "--output"}
-			first := u.Run(t, append(target, "oci:"+u.Path("a"))...).Want(t, 0)
+			u := whole.fresh(t)
+			require.NoError(t, os.CopyFS(u.Cache, os.DirFS(whole.Cache)))
 			files := require.Value(filepath.Glob(filepath.Join(u.Cache, c.files)))(t)
 			assert.Equalf(t, true, len(files) > 0, "files %s", c.files)
 			for _, file := range files {
