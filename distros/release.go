@@ -34,12 +34,12 @@ var (
 	releaseRT = lazyregexp.New(`(?:^|\.)rt[0-9]+(?:\.|$)`)
 )
 
-// Kind says for which kernels no driver's modules can be made.
-type Kind int
+// KernelKind says for which kernels no driver's modules can be made.
+type KernelKind int
 
 // The kinds of kernels.
 const (
-	OrdinaryKernel Kind = iota
+	OrdinaryKernel KernelKind = iota
 	// TegraKernel is made for NVIDIA's Jetson, whose GPU only the driver of its own system drives.
 	TegraKernel
 	// WSLKernel is Microsoft's for Windows, whose driver the GPU has
@@ -53,7 +53,7 @@ const (
 // kernelWords are words in the releases of a kind, between signs and digits. The first row that
 // fits counts: Jetson has real-time kernels too, 5.15.136-rt-tegra.
 var kernelWords = []struct {
-	kind Kind
+	kind KernelKind
 	word func() *regexp.Regexp
 }{
 	{
@@ -68,7 +68,7 @@ var kernelWords = []struct {
 }
 
 // Kind returns the kind of a kernel, as far as its name tells.
-func (r Release) Kind() Kind {
+func (r Release) Kind() KernelKind {
 	for _, of := range kernelWords {
 		if of.word().MatchString(r.Text) {
 			return of.kind

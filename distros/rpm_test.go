@@ -65,7 +65,7 @@ func TestParseRelease(t *testing.T) {
 // stands around the word changes nothing.
 func TestKinds(t *testing.T) {
 	t.Parallel()
-	for kind, releases := range map[Kind]string{
+	for kind, releases := range map[KernelKind]string{
 		TegraKernel: "5.15.148-tegra 5.15.136-rt-tegra 5.15.0-1027-nvidia-tegra 5.15.0-1012-nvidia-tegra-igx 6.8.0-1004-nvidia-tegra-rt " +
 			"4.9.140-l4t-r32.3.1+g47e7e1cb0b49 4.9.140-l4t-r32.3.1_g47e7e1cb0b49 5.15.148-l4t-r36.4.3-1012.12 4.9.253-tegra+",
 		WSLKernel: "6.6.87.2-microsoft-standard-WSL2 5.15.153.1-microsoft-standard-WSL2+ 4.4.0-19041-Microsoft 6.6.36-custom-WSL2",

@@ -72,7 +72,7 @@ func checkBasics(t *testing.T, x *Index, url string) {
 		},
 		Conflicts: []rpmfile.Requirement{
 			{Relation: rpmfile.Relation{Name: "tcc"}},
-			{Kind: "unless", Parts: []rpmfile.Requirement{{Relation: rpmfile.Relation{Name: "lcc"}}, {Relation: rpmfile.Relation{Name: "tcc"}}}},
+			{Operator: "unless", Parts: []rpmfile.Requirement{{Relation: rpmfile.Relation{Name: "lcc"}}, {Relation: rpmfile.Relation{Name: "tcc"}}}},
 		},
 		Obsoletes: []rpmfile.Relation{{Name: "old-cpp", Op: "<", EVR: rpmfile.EVR{Version: "3"}}},
 	}

@@ -47,7 +47,7 @@ func (f *rpmManager) plan(x provideIndex, wants []string, e *UnavailableError) (
 func (f *rpmManager) needs(x provideIndex, p *rpm.Package, chosen []*rpm.Package) (more []*rpm.Package, err error) {
 	for _, r := range p.Metadata.Requires {
 		there := func(c *rpm.Package) bool { return provides(c, r.Relation) }
-		if r.Kind != "" || !isRPMHeaders(r.Relation.Name) ||
+		if r.Operator != "" || !isRPMHeaders(r.Relation.Name) ||
 			slices.ContainsFunc(slices.Concat(chosen, more), there) {
 			continue
 		}
@@ -62,7 +62,7 @@ func (f *rpmManager) needs(x provideIndex, p *rpm.Package, chosen []*rpm.Package
 
 // provider returns the header package that satisfies a requirement, or one part of an alternative.
 func (f *rpmManager) provider(x provideIndex, r rpmfile.Requirement) *rpm.Package {
-	if r.Kind == "or" {
+	if r.Operator == "or" {
 		for _, part := range r.Parts {
 			if p := f.provider(x, part); p != nil {
 				return p

@@ -155,7 +155,7 @@ func richNames(text string) []string {
 }
 
 func addNames(names map[string]bool, r rpmfile.Requirement, negative bool) {
-	if r.Kind == "" {
+	if r.Operator == "" {
 		name := r.Relation.Name
 		switch {
 		case strings.HasPrefix(name, "rpmlib("):
@@ -166,7 +166,7 @@ func addNames(names map[string]bool, r rpmfile.Requirement, negative bool) {
 		}
 		return
 	}
-	conditional := r.Kind == "if" || r.Kind == "unless"
+	conditional := r.Operator == "if" || r.Operator == "unless"
 	for i, part := range r.Parts {
 		addNames(names, part, negative != (conditional && i == 1))
 		if conditional && i == 1 && len(r.Parts) == 3 {

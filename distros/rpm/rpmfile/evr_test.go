@@ -90,7 +90,7 @@ func TestParseEVR(t *testing.T) {
 func relation(t testing.TB, text string) Relation {
 	t.Helper()
 	r, err := ParseRequirement(text)
-	if err != nil || r.Kind != "" {
+	if err != nil || r.Operator != "" {
 		t.Fatalf("%q: %v, %v", text, r, err)
 	}
 	return r.Relation
@@ -136,7 +136,7 @@ func TestMatches(t *testing.T) {
 func TestParseRequirement(t *testing.T) {
 	t.Parallel()
 	leaf := func(text string) Requirement { return Requirement{Relation: relation(t, text)} }
-	rich := func(kind string, parts ...Requirement) Requirement { return Requirement{Kind: kind, Parts: parts} }
+	rich := func(kind string, parts ...Requirement) Requirement { return Requirement{Operator: kind, Parts: parts} }
 	for text, want := range map[string]Requirement{
 		"gcc":                           {Relation: Relation{Name: "gcc"}},
 		" gcc ":                         leaf("gcc"),

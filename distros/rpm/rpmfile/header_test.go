@@ -137,8 +137,8 @@ func TestMetadata(t *testing.T) {
 	want := Metadata{
 		Name: "hello", EVR: EVR{"3", "1.0", "2"}, Arch: "x86_64",
 		Provides:  []Relation{{Name: "hello(x)"}, {"api", "=", EVR{Version: "2"}}, {"hello", "=", EVR{"3", "1.0", "2"}}},
-		Requires:  []Requirement{{Relation: Relation{"glibc", ">=", EVR{Version: "2.17"}}}, {Kind: "if", Parts: []Requirement{{Relation: Relation{Name: "a"}}, {Relation: Relation{Name: "b"}}}}, {Relation: Relation{Name: "/bin/sh"}}},
-		Conflicts: []Requirement{{Relation: Relation{"old", "<", EVR{"1", "5", "%{x}"}}}, {Kind: "and", Parts: []Requirement{{Relation: Relation{Name: "x"}}, {Relation: Relation{Name: "y"}}}}},
+		Requires:  []Requirement{{Relation: Relation{"glibc", ">=", EVR{Version: "2.17"}}}, {Operator: "if", Parts: []Requirement{{Relation: Relation{Name: "a"}}, {Relation: Relation{Name: "b"}}}}, {Relation: Relation{Name: "/bin/sh"}}},
+		Conflicts: []Requirement{{Relation: Relation{"old", "<", EVR{"1", "5", "%{x}"}}}, {Operator: "and", Parts: []Requirement{{Relation: Relation{Name: "x"}}, {Relation: Relation{Name: "y"}}}}},
 		Obsoletes: []Relation{{"gone", "<=", EVR{Version: "4"}}},
 		Files:     []string{"/usr/a", "/b", "/"},
 	}

@@ -9,15 +9,15 @@ import (
 
 // Requirement is one requirement of a package: a single relation, or a rich dependency of several.
 type Requirement struct {
-	Relation Relation // used if Kind is ""
-	// Kind is "" for a plain relation, otherwise it says how Parts are combined:
+	Relation Relation // used if Operator is ""
+	// Operator is "" for a plain relation, otherwise it says how Parts are combined:
 	//   "and", "or"  all of them, or one of them; two or more parts
 	//   "with"       one package provides all parts; two or more parts
 	//   "without"    a package provides the first part and not the second
 	//   "if"         the first part is required if the second is met, otherwise the third, if there is one
 	//   "unless"     the first part is required if the second is not met, otherwise the third, if there is one
-	Kind  string
-	Parts []Requirement
+	Operator string
+	Parts    []Requirement
 }
 
 // Bounds on rich dependencies. Fedora's longest have 1000 bytes and a depth of 4.
@@ -28,17 +28,17 @@ const (
 
 // String returns the requirement in rpm's syntax.
 func (r Requirement) String() string {
-	if r.Kind == "" {
+	if r.Operator == "" {
 		return r.Relation.String()
 	}
 	words := make([]string, len(r.Parts))
 	for i, p := range r.Parts {
 		words[i] = p.String()
 	}
-	if (r.Kind == "if" || r.Kind == "unless") && len(words) == 3 {
-		return "(" + words[0] + " " + r.Kind + " " + words[1] + " else " + words[2] + ")"
+	if (r.Operator == "if" || r.Operator == "unless") && len(words) == 3 {
+		return "(" + words[0] + " " + r.Operator + " " + words[1] + " else " + words[2] + ")"
 	}
-	return "(" + strings.Join(words, " "+r.Kind+" ") + ")"
+	return "(" + strings.Join(words, " "+r.Operator+" ") + ")"
 }
 
 // ParseRequirement reads a dependency in rpm's syntax: "gcc", "glibc >= 2.17", "/usr/bin/perl", "(a
@@ -117,7 +117,7 @@ func (p *requirementParser) dependency(depth int) (Requirement, error) {
 		r.Parts = append(r.Parts, next)
 	}
 	p.rest = p.rest[1:]
-	if r.Kind == "" { // "(a)" means a
+	if r.Operator == "" { // "(a)" means a
 		return first, nil
 	}
 	return r, nil
@@ -129,14 +129,14 @@ func (p *requirementParser) operator(r *Requirement) error {
 		return errors.New("a bracket is not closed")
 	}
 	switch op := p.word(); {
-	case op == "else" && (r.Kind == "if" || r.Kind == "unless") && len(r.Parts) == 2:
-	case r.Kind == "" && (op == "and" || op == "or" || op == "with" || op == "without" || op == "if" || op == "unless"):
-		r.Kind = op
-	case op == r.Kind && (op == "and" || op == "or" || op == "with"):
-	case r.Kind == "":
+	case op == "else" && (r.Operator == "if" || r.Operator == "unless") && len(r.Parts) == 2:
+	case r.Operator == "" && (op == "and" || op == "or" || op == "with" || op == "without" || op == "if" || op == "unless"):
+		r.Operator = op
+	case op == r.Operator && (op == "and" || op == "or" || op == "with"):
+	case r.Operator == "":
 		return fmt.Errorf("%.40q: want and, or, if, unless, with or without", op)
 	default:
-		return fmt.Errorf("%.40q does not go with %q in one bracket; use more brackets", op, r.Kind)
+		return fmt.Errorf("%.40q does not go with %q in one bracket; use more brackets", op, r.Operator)
 	}
 	return nil
 }

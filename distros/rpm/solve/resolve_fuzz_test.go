@@ -89,7 +89,7 @@ func checkClosed(t *testing.T, before, added []rpmfile.Metadata, want []string) 
 		}
 		for _, r := range p.Conflicts {
 			others := slices.Delete(slices.Clone(after), i, i+1)
-			if r.Kind != "" && met(after, r) && met(others, r) && (isNew || !met(before, r)) {
+			if r.Operator != "" && met(after, r) && met(others, r) && (isNew || !met(before, r)) {
 				t.Fatalf("%s %s conflicts with %s; there is %s", p.Name, p.EVR, r, labels(after))
 			}
 		}
@@ -98,7 +98,7 @@ func checkClosed(t *testing.T, before, added []rpmfile.Metadata, want []string) 
 				continue
 			}
 			for _, r := range p.Conflicts {
-				if r.Kind == "" && met([]rpmfile.Metadata{q}, r) {
+				if r.Operator == "" && met([]rpmfile.Metadata{q}, r) {
 					t.Fatalf("%s %s is there with its enemy %s", p.Name, p.EVR, q.Name)
 				}
 			}
@@ -138,7 +138,7 @@ func labels(list []rpmfile.Metadata) string {
 // met reports whether packages meet a requirement.
 func met(there []rpmfile.Metadata, r rpmfile.Requirement) bool {
 	part := func(i int) bool { return i < len(r.Parts) && met(there, r.Parts[i]) }
-	switch r.Kind {
+	switch r.Operator {
 	case "and":
 		return !slices.ContainsFunc(r.Parts, func(p rpmfile.Requirement) bool { return !met(there, p) })
 	case "or":

@@ -16,7 +16,7 @@ func (u *universe) request(want string) ([]clause, error) {
 	if err != nil {
 		return nil, distros.BadSources("package %q was asked for: %w", want, err)
 	}
-	if req.Kind != "" {
+	if req.Operator != "" {
 		form, err := u.normal(req, false)
 		if err != nil {
 			return nil, fmt.Errorf("package %q was asked for: %w", want, err)

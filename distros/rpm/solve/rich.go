@@ -15,7 +15,7 @@ const maxLiterals = 1 << 18
 // of them must hold. The operators have the meaning of rpm and libsolv: "a if b" is a or not b, "a
 // unless b" is a and not b.
 func (u *universe) normal(r rpmfile.Requirement, negated bool) ([][]literal, error) {
-	switch r.Kind {
+	switch r.Operator {
 	case "", "with", "without":
 		set, err := u.set(r)
 		if err != nil {
@@ -36,7 +36,7 @@ func (u *universe) normal(r rpmfile.Requirement, negated bool) ([][]literal, err
 	case "if", "unless":
 		return u.conditional(r, negated)
 	}
-	return nil, distros.BadIndex("%s: unknown operator %q", r, r.Kind)
+	return nil, distros.BadIndex("%s: unknown operator %q", r, r.Operator)
 }
 
 // combine returns the form of several requirements. All of them must hold, or one of them if anyOf
@@ -66,7 +66,7 @@ func (u *universe) combine(parts []rpmfile.Requirement, negated, anyOf bool) ([]
 // conditional returns "a if b [else c]" as (a or not b) and (b or c). "a unless b [else c]" is the
 // same with b negated, except that without c nothing may be installed if b is.
 func (u *universe) conditional(r rpmfile.Requirement, negated bool) ([][]literal, error) {
-	unless := r.Kind == "unless"
+	unless := r.Operator == "unless"
 	then, err := u.normal(r.Parts[0], negated)
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func either(a, b [][]literal) ([][]literal, error) {
 
 // set returns the packages each of which meets a requirement alone.
 func (u *universe) set(r rpmfile.Requirement) ([]literal, error) {
-	if r.Kind == "" {
+	if r.Operator == "" {
 		return u.providers(r.Relation)
 	}
 	var out []literal
@@ -136,17 +136,17 @@ func (u *universe) set(r rpmfile.Requirement) ([]literal, error) {
 		switch {
 		case i == 0:
 			out = slices.Clone(part)
-		case r.Kind == "with" || r.Kind == "and":
+		case r.Operator == "with" || r.Operator == "and":
 			out = slices.DeleteFunc(out, func(l literal) bool { return !in(l) })
-		case r.Kind == "without":
+		case r.Operator == "without":
 			out = slices.DeleteFunc(out, in)
-		case r.Kind == "or":
+		case r.Operator == "or":
 			out = append(out, part...)
 		default:
 			return nil, distros.BadIndex(
 				"%s: %q cannot be inside of with and without",
 				r,
-				r.Kind,
+				r.Operator,
 			)
 		}
 	}
