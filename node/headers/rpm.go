@@ -36,7 +36,7 @@ type rpmManager struct {
 	http    *fetch.Client
 	clients *rpm.Clients    // of the repositories that had the packages
 	keys    pgp.Ring        // for packages of an index that is not signed
-	asked   map[string]bool // repositories by their addresses, so that none is asked twice
+	asked   map[string]bool // repositories by id and addresses, so that none is asked twice
 }
 
 // rpm returns the manager with its client. Proxies, certificates and logins of single repositories
@@ -177,11 +177,11 @@ func (f *rpmManager) sources(vars repoconf.Vars, e *UnavailableError) ([]repocon
 		return nil, err
 	}
 	sources = slices.DeleteFunc(append(sources, more...), func(s repoconf.Source) bool {
-		addresses := strings.Join(append(slices.Clone(s.BaseURLs), s.MirrorList, s.Metalink), " ")
-		if f.asked[addresses] {
+		places := strings.Join(append([]string{s.ID, s.MirrorList, s.Metalink}, s.BaseURLs...), " ")
+		if f.asked[places] {
 			return true
 		}
-		f.asked[addresses] = true
+		f.asked[places] = true
 		err := s.Check()
 		if err != nil {
 			f.leftOut(e, err)

@@ -78,6 +78,27 @@ func TestReleaseVersions(t *testing.T) {
 	}
 }
 
+// TestLeftOutRPM: a repository that cannot be used does not hide the others, whatever is wrong with it.
+func TestLeftOutRPM(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.rpmRepository("/el/9.4/x86_64", signer(), kernelDevel(rockyRelease))
+	a.rpmRepository("/forged", repotest.Key("stranger", 0), kernelDevel(rockyRelease))
+	a.server.Start()
+	bad := "[variable]\nbaseurl=%s/$nonsense/\nrepo_gpgcheck=1\n[unsigned]\nbaseurl=%s/el/9.4/x86_64/?\ngpgcheck=0\n" +
+		"[forged]\nbaseurl=%s/forged/\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-test\n[gone]\nbaseurl=http://127.0.0.1:1/\nrepo_gpgcheck=1\n"
+	i := newRPMImage(t, strings.ReplaceAll(bad+signedRepo, "%s", a.server.URL))
+	assert.Equal(t, 1, len(require.Value(i.fetchRelease(rockyRelease))(t)))
+	for _, part := range []string{"$nonsense", "source unsigned", "no trusted signature", "127.0.0.1:1"} {
+		assert.Contains(t, i.said.String(), part)
+	}
+	i = newRPMImage(t, strings.ReplaceAll(bad, "%s", a.server.URL))
+	e := require.ErrorAs[*UnavailableError](t, assert.Err(i.fetchRelease(rockyRelease)))
+	assert.Equal(t, 0, len(e.Looked))
+	assert.Equal(t, 4, len(e.Failed))
+	assert.ErrorContains(t, e, "none of the package repositories can be used")
+}
+
 // Repositories of an old minor version are configured but switched off.
 func TestExtraRepositories(t *testing.T) {
 	t.Parallel()
