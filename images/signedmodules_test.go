@@ -85,8 +85,8 @@ func canonicalPackages(t *testing.T, driver, kernel string) (all []repotest.Deb)
 	open := []repotest.File{}
 	objects := []repotest.File{{Name: bits + "scripts/module.lds", Body: "SECTIONS {}"}}
 	signatures := []repotest.File{{Name: "lib/modules/" + kernel + "/kernel/nvidia-470/bits/nvidia.ko.sig", Body: "another driver's"}}
-	script := "[ \"$1\" = \"unsigned\" ] && { signed_only=:; shift; }\nexport ELF_PACKAGE_METADATA='{\"type\":\"deb\"}'\n"
-	sums := ""
+	script := []string{`[ "$1" = "unsigned" ] && { signed_only=:; shift; }`, `export ELF_PACKAGE_METADATA='{"type":"deb"}'`}
+	var sums []string
 	modules := canonicalModules(driver, kernel)
 	for _, name := range []string{"nvidia", "nvidia-modeset", "nvidia-uvm"} {
 		module := modules[name]
@@ -94,11 +94,13 @@ func canonicalPackages(t *testing.T, driver, kernel string) (all []repotest.Deb)
 		open = append(open, repotest.File{Name: folder + "-open/" + name + ".ko", Body: string(module) + string(signature)})
 		objects = append(objects, repotest.File{Name: bits + name + "/" + name + ".o", Body: "object"})
 		signatures = append(signatures, repotest.File{Name: bits + name + ".ko.sig", Body: string(signature)})
-		script += fmt.Sprintf("  /usr/bin/ld.bfd -r -m elf_x86_64 --build-id=sha1 -T scripts/module.lds -o %s.ko %s/%s.o ; true\n", name, name, name)
-		sums += fmt.Sprintf("%x *%s.ko\n", sha256.Sum256(module), name)
+		script = append(script, fmt.Sprintf("  /usr/bin/ld.bfd -r -m elf_x86_64 --build-id=sha1 -T scripts/module.lds -o %s.ko %s/%s.o ; true", name, name, name))
+		sums = append(sums, fmt.Sprintf("%x *%s.ko", sha256.Sum256(module), name))
 	}
-	script += "$check_only sha256sum -c SHA256SUMS || exit 1\n$signed_only cat 'nvidia.ko' 'nvidia.ko.sig' >'../nvidia.ko'\n"
-	objects = append(objects, repotest.File{Name: bits + "BUILD", Body: script}, repotest.File{Name: bits + "SHA256SUMS", Body: sums})
+	script = append(script, "$check_only sha256sum -c SHA256SUMS || exit 1", "$signed_only cat 'nvidia.ko' 'nvidia.ko.sig' >'../nvidia.ko'")
+	for name, lines := range map[string][]string{"BUILD": script, "SHA256SUMS": sums} {
+		objects = append(objects, repotest.File{Name: bits + name, Body: strings.Join(lines, "\n") + "\n"})
+	}
 	return []repotest.Deb{
 		deb("linux-modules-nvidia-535-server-open-"+kernel, of(""), open...),
 		deb("linux-modules-nvidia-535-server-"+kernel, of(", linux-objects-nvidia-535-server-"+kernel)),
