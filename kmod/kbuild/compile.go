@@ -112,7 +112,12 @@ func Compile(ctx context.Context, j Job) (_ *Set, err error) {
 		names:      names,
 		total:      steps(j.Source, names),
 	}
-	err = c.run(ctx, command{
+	return c.build(ctx)
+}
+
+// build runs make, and returns the modules that it has made.
+func (c *compile) build(ctx context.Context) (*Set, error) {
+	err := c.run(ctx, command{
 		name:     "make",
 		program:  "make",
 		folder:   scratchSource,
