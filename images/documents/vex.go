@@ -51,7 +51,7 @@ type vexStatement struct {
 	Action          string           `json:"action_statement,omitempty"`
 	ActionTimestamp string           `json:"action_statement_timestamp,omitempty"`
 	Products        []vexProduct     `json:"products,omitempty"`
-	Vulnerability   vexVulnerability `json:"vulnerability,omitempty"`
+	Vulnerability   vexVulnerability `json:"vulnerability"`
 }
 
 type vexVulnerability struct {

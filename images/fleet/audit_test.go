@@ -101,7 +101,7 @@ func TestAuditFail(t *testing.T) {
 // GPU.
 func TestAuditOrder(t *testing.T) {
 	t.Parallel()
-	all := slices.Concat(read(t, "kubeadm.json"), read(t, "openshift.json"), read(t, "eks.json"))
+	all := slices.Concat(read(t, "openshift.json"), read(t, "eks.json"))
 	m := rows(t)
 	text := func(audit *fleet.Audit) string { return string(require.Value(json.Marshal(audit.Groups))(t)) }
 	want := text(fleet.NewAudit(m, all, fleet.Options{Advisor: advisor}, nil))
