@@ -22,8 +22,8 @@ const (
 // fakeNode is a node on which drivers live as driver-entrypoint lets them. It knows the questions
 // of a rehearsal and no others. Its trouble is what goes wrong.
 type fakeNode struct {
-	t *testing.T
-	trouble
+	t       *testing.T
+	trouble trouble
 
 	loaded, status string
 	stays          string // a mount that a stop forgot
