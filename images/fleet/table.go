@@ -8,12 +8,12 @@ import (
 
 // SetMissing notes what the registry lacks: architectures of each image, in the order of
 // [Recommendation.Builds]. The pools get the images of modules that it has.
-func (p *Recommendation) SetMissing(archs [][]string, repository string) {
+func (r *Recommendation) SetMissing(archs [][]string, repository string) {
 	for i, missing := range archs {
-		p.Images[i].Asked = true
-		p.Images[i].Missing = missing
+		r.Images[i].Asked = true
+		r.Images[i].Missing = missing
 	}
-	p.AddModuleImages(repository)
+	r.AddModuleImages(repository)
 }
 
 // Registry says in a word whether the registry has an image.
@@ -31,9 +31,9 @@ func (im *NeededImage) Registry() string {
 
 // PoolsOf are the names of the pools that use an image, and the drivers that run on their nodes,
 // with the known CVEs of each.
-func (p *Recommendation) PoolsOf(im NeededImage, repository string) (pools, running []string) {
+func (r *Recommendation) PoolsOf(im NeededImage, repository string) (pools, running []string) {
 	var drivers []string
-	for _, pool := range p.Pools {
+	for _, pool := range r.Pools {
 		if pool.Tag == im.Tag || slices.Contains(pool.ModuleImages, repository+":"+im.Tag) {
 			pools = append(pools, pool.Name)
 			drivers = append(drivers, pool.Running...)
@@ -41,7 +41,7 @@ func (p *Recommendation) PoolsOf(im NeededImage, repository string) (pools, runn
 	}
 	slices.Sort(drivers)
 	for _, driver := range slices.Compact(drivers) {
-		exposure := p.Exposures[driver].String()
+		exposure := r.Exposures[driver].String()
 		if exposure != "" {
 			driver += " (CVEs: " + exposure + ")"
 		}
