@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/driver-container/driver-container/distros/failure"
@@ -53,9 +52,7 @@ func newMachine(ctx context.Context, c *Config, dir string) (_ *machine, err err
 	m.cmd.Stdout = &m.own
 	m.cmd.Stderr = &m.own
 	m.cmd.WaitDelay = time.Second
-	// QEMU ends with this program even if that is killed. It has a session of its own: a signal
-	// from the keyboard is for this program.
-	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
+	m.cmd.SysProcAttr = session()
 	err = m.cmd.Start()
 	if err != nil {
 		return nil, fmt.Errorf("start QEMU: %w", err)
