@@ -84,6 +84,7 @@ func thinFolder(t *testing.T, kernel *lab.HostKernel) string {
 // reason for which they cannot run another one.
 func Test32Rehearse(t *testing.T) {
 	lab.Gate(t)
+	t.Parallel()
 	kernel := lab.Kernel(t, "debian12")
 	image := oci(thinFolder(t, kernel))
 	t.Run("passes", func(t *testing.T) {
@@ -132,6 +133,7 @@ func Test32Refused(t *testing.T) {
 // Test32Upgrade: from 470 to 535 and back, idle and in use.
 func Test32Upgrade(t *testing.T) {
 	lab.Gate(t)
+	t.Parallel()
 	kernel := lab.Kernel(t, "debian12")
 	making.Lock()
 	old := d470.layoutOf(t, "thin-"+d470.tag()+"-"+kernel.Release, "--kernel", kernel.Release, "--builder", "chroot")
