@@ -1,24 +1,15 @@
 package rehearse
 
 import (
-	"cmp"
 	"context"
 	"crypto/x509"
-	"errors"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/images/rehearse/gpu"
-	"github.com/driver-container/driver-container/images/rehearse/guest"
-	"github.com/driver-container/driver-container/images/rehearse/kernel"
 	"github.com/driver-container/driver-container/images/verify"
 )
 
@@ -144,36 +135,6 @@ func (q Request) verify(ctx context.Context, b *images.Builder, all []*image, re
 	return nil
 }
 
-// kernel gets the kernel for the images.
-func (q Request) kernel(ctx context.Context, b *images.Builder, all []*image) (*guest.Kernel, []distros.Package, error) {
-	id := cmp.Or(q.System, all[0].summary.System)
-	if id == "" {
-		return nil, nil, failure.Errorf(failure.Usage, "%s does not say for which system it is: give --os", q.Image)
-	}
-	release, err := chooseRelease(q.Kernel, all)
-	if err != nil {
-		return nil, nil, err
-	}
-	target, err := q.target(id)
-	if err != nil {
-		return nil, nil, err
-	}
-	programs, err := kernel.Programs(q.Matrix, target)
-	if err != nil {
-		return nil, nil, err
-	}
-	query := kernel.Query{
-		System:   kernel.Source{Target: target, Options: q.Options},
-		Programs: kernel.Source{Target: programs},
-		Release:  release,
-		Headers:  compiles(release, all),
-	}
-	if programs.System.ID == id {
-		query.Programs.Options = q.Options
-	}
-	return kernel.Get(ctx, b, query)
-}
-
 // Check finds mistakes before anything is read.
 func (q Request) Check() error {
 	if q.System == "" {
@@ -181,139 +142,4 @@ func (q Request) Check() error {
 	}
 	_, err := q.target(q.System)
 	return err
-}
-
-// target is a system of the matrix.
-func (q Request) target(id string) (matrix.Target, error) {
-	i := slices.IndexFunc(q.Matrix.Systems, func(s matrix.System) bool { return s.ID == id })
-	if i < 0 {
-		return matrix.Target{}, failure.Errorf(failure.Usage,
-			"the matrix has no system %q, whose kernel the node has: give --os, or --matrix", id)
-	}
-	d, err := distros.Lookup(id)
-	return matrix.Target{System: q.Matrix.Systems[i], Distro: d, Arch: "amd64"}, failure.Of(failure.Usage, err)
-}
-
-// compiles says whether an image has no modules for a kernel, so that it needs headers.
-func compiles(release string, all []*image) bool {
-	return slices.ContainsFunc(all, func(i *image) bool {
-		return i.ours() && !slices.Contains(i.summary.Kernels, release)
-	})
-}
-
-// chooseRelease returns the release that was asked for, or the newest that all images with modules
-// have in common; "": none of them has modules.
-func chooseRelease(asked string, all []*image) (string, error) {
-	if asked != "" {
-		return asked, nil
-	}
-	var common []string
-	var lists []string
-	for _, i := range all {
-		kernels := i.summary.Kernels
-		if len(kernels) == 0 {
-			continue
-		}
-		lists = append(lists, i.ref+" for "+strings.Join(kernels, ", "))
-		if len(lists) == 1 {
-			common = slices.Clone(kernels)
-			continue
-		}
-		common = slices.DeleteFunc(common, func(k string) bool { return !slices.Contains(kernels, k) })
-	}
-	switch {
-	case len(lists) == 0:
-		return "", nil
-	case len(common) == 0:
-		return "", failure.Errorf(failure.Usage,
-			"the images have modules for no kernel in common (%s): give --kernel", strings.Join(lists, "; "))
-	}
-	return slices.MaxFunc(common, distros.CompareReleases), nil
-}
-
-// Memory of a guest, in MiB: a compile needs more.
-const (
-	memory        = 2048
-	compileMemory = 4096
-)
-
-// inGuest boots the guest and rehearses in it.
-func (q Request) inGuest(
-	ctx context.Context, b *images.Builder, all []*image, booted *guest.Kernel, report *Report,
-) (err error) {
-	dir, remove, err := layer.WorkFolder(b.Store)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-	program, err := q.Program(ctx)
-	if err != nil {
-		return err
-	}
-	step := b.Observe.Begin("rehearse", "boot "+booted.Release)
-	config := guest.Config{
-		Kernel:   booted,
-		GPUs:     []gpu.Model{gpu.T4},
-		MemoryMB: memory,
-		Images:   map[string]guest.Image{},
-		Program:  program,
-		Dir:      dir,
-		Notify: func(text string) {
-			text = message(text)
-			step.Note(text)
-			report.Notes = append(report.Notes, text)
-		},
-	}
-	if compiles(booted.Release, all) {
-		config.MemoryMB = compileMemory
-	}
-	if q.SecureBoot {
-		config.Firmware = &guest.Firmware{}
-		for _, c := range q.Certificates {
-			config.Firmware.Certificates = append(config.Firmware.Certificates, c.Raw)
-		}
-	}
-	r := rehearsal{observe: b.Observe}
-	for i, img := range all {
-		s := subject{name: []string{"image", "previous"}[i], pod: q.pod(img), ours: img.ours()}
-		config.Images[s.name], err = guest.ImageDisk(ctx, img.Image, dir)
-		if err != nil {
-			return step.End(false, err)
-		}
-		if i == 0 {
-			r.image = s
-		} else {
-			r.previous = &s
-		}
-	}
-	for _, left := range r.image.pod.Left {
-		report.Notes = append(report.Notes, "not rehearsed: "+left)
-	}
-	g, err := guest.Start(ctx, config)
-	if err != nil {
-		return step.End(false, failure.Of(failure.Some, err))
-	}
-	_ = step.End(false, nil)
-	report.Emulated = g.Accel != guest.KVM
-	r.node = machine{g}
-	r.console = g.Console
-	rows, err := r.run(ctx)
-	report.Rows = append(report.Rows, rows...)
-	err = errors.Join(failure.Of(failure.Some, err), q.keep(ctx, r, g))
-	closed := g.Close(context.WithoutCancel(ctx))
-	if err != nil { // after which a guest may not end as it should
-		return err
-	}
-	return closed
-}
-
-// pod is how the image runs.
-func (q Request) pod(i *image) Pod {
-	switch {
-	case q.Pod != nil:
-		return *q.Pod
-	case !i.ours():
-		return operatorPod()
-	}
-	return ChartPod()
 }
