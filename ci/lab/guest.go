@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/images/rehearse"
 	"github.com/driver-container/driver-container/images/rehearse/gpu"
 	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
@@ -182,10 +183,6 @@ func (g *Guest) checkLog() {
 // shown is the number of log lines that are shown, from a bug on.
 const shown = 40
 
-var bugPattern = regexp.MustCompile(
-	`WARNING:|\bOops\b|BUG:|BUG\b.*at |general protection|Kernel panic|blocked for more than|refcount_t|UBSAN|KASAN`,
-)
-
 // findBugs returns the lines of a kernel log from the first bug on.
 func findBugs(log string, allow []*regexp.Regexp) []string {
 	lines := strings.Split(log, "\n")
@@ -194,7 +191,7 @@ func findBugs(log string, allow []*regexp.Regexp) []string {
 			allow,
 			func(re *regexp.Regexp) bool { return re.MatchString(line) },
 		)
-		if !expected && bugPattern.MatchString(line) {
+		if !expected && rehearse.KernelBug().MatchString(line) {
 			return lines[i:min(i+shown, len(lines))]
 		}
 	}

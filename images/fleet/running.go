@@ -51,7 +51,7 @@ func (n *Node) parts() string {
 	return strings.TrimPrefix(version, ".")
 }
 
-// Running returns the version of the driver that a node runs, whoever brought it, and what says so.
+// Running returns the version of the driver that a node runs, ours or not, and what says so.
 // Without a version it is "", and source is the text that is none, if there is one.
 func (n *Node) Running() (version, source string) {
 	host, _ := hostModules(n.Labels)

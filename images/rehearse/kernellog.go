@@ -8,9 +8,11 @@ import (
 )
 
 var (
-	// kernelFault matches lines of the kernel's log that no driver's life may have.
-	kernelFault = lazyregexp.New(`WARNING:|\bOops\b|BUG:|BUG\b.*at |general protection|Kernel panic` +
-		`|blocked for more than|refcount_t|UBSAN|KASAN|Unknown symbol|disagrees about version of symbol` +
+	// KernelBug matches lines of the kernel's log about a fault of the kernel or of a module.
+	KernelBug = lazyregexp.New(`WARNING:|\bOops\b|BUG:|BUG\b.*at |general protection|Kernel panic` +
+		`|blocked for more than|refcount_t|UBSAN|KASAN`)
+	// moduleFault matches lines about a module that does not fit, or that reports a fault.
+	moduleFault = lazyregexp.New(`Unknown symbol|disagrees about version of symbol` +
 		`|version magic|Invalid module format|NVRM:.*(?i:error|fail|xid|invalid|mismatch)`)
 	kernelCrash = lazyregexp.New(`Kernel panic|\bOops\b|BUG: unable`)
 	// fakeGPU matches what NVIDIA's module says of the GPU, which never initialises.
@@ -21,7 +23,8 @@ var (
 func faults(lines []string) []string {
 	var found []string
 	for _, line := range lines {
-		if kernelFault().MatchString(line) && !fakeGPU().MatchString(line) {
+		isFault := KernelBug().MatchString(line) || moduleFault().MatchString(line)
+		if isFault && !fakeGPU().MatchString(line) {
 			found = append(found, line)
 		}
 	}

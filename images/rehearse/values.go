@@ -205,7 +205,6 @@ var fields = map[string]string{
 // waits for a permission, or writes to nobody.
 var ofCluster = []string{
 	"DRIVER_EVENTS", "DRIVER_NODE_CONDITION", "DRIVER_STARTUP_TAINT", "DRIVER_SAFE_LOAD",
-	"DRIVER_TERMINATION_LOG",
 }
 
 // pod makes a pod of a guest.
@@ -224,7 +223,7 @@ func (s *podSpec) pod(objects []object) Pod {
 			value, known = fields[v.ValueFrom.FieldRef.FieldPath]
 		}
 		switch {
-		case v.Name == "DRIVER_TERMINATION_LOG":
+		case v.Name == "DRIVER_TERMINATION_LOG": // a guest mounts its own, as a kubelet does
 		case slices.Contains(ofCluster, v.Name):
 			p.leave("%s, because there is no API server", v.Name)
 		case !known:

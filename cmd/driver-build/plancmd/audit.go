@@ -13,9 +13,10 @@ import (
 	"github.com/driver-container/driver-container/images/fleet"
 )
 
-const auditLong = `Read the nodes of a cluster, as kubectl get nodes -o json prints them, and say which driver each of them runs, whoever brought
-it: its known CVEs, how long NVIDIA supports it, the driver that is recommended, and the command that makes its image. FILE is - or
-missing for standard input. It may also hold the answers of hosts without a cluster, whose format docs/fleet.md has.
+const auditLong = `Read the nodes of a cluster, as kubectl get nodes -o json prints them, and say which driver each of them runs. A row has its known
+CVEs, how long NVIDIA supports it, the driver that is recommended, and the command that makes the image of that one. Drivers that
+others have installed count too. FILE is - or missing for standard input. It may also hold the answers of hosts without a cluster;
+docs/fleet.md has their format.
 
 Nodes that run the same driver, and for which the same is to be done, share a row. The driver is known from labels of the driver or
 of GPU feature discovery, the node condition of driver-entrypoint, or labels for the modules of the node's system.`

@@ -3,9 +3,9 @@
 // and containerd set up a privileged pod. Its process 1 is the program driver-guest, which starts
 // processes and reports what becomes of them.
 //
-// The guest has no network and no folder of this machine; its disks are read only, but for one
-// that is removed with it. What it says is untrusted: it is bounded, and control characters are
-// escaped. The package judges nothing of it.
+// The guest has no network and no folder of this machine. Its disks are read only. One more disk can
+// be written, and is removed with the guest. What the guest says is untrusted: it is bounded, and
+// control characters are escaped. The package judges nothing of it.
 package guest
 
 import (
