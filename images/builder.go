@@ -105,54 +105,67 @@ func (b *Builder) build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 	if b.Finished != nil {
 		b.Finished.Read(r.Tag, r.Arch) //nolint:contextcheck // the finder has a context that lasts as long as its layers
 	}
-	var packages, fabric, companions, entrypoint, loaderCache v1.Layer
-	var driver driverLayers
-	var modules []namedLayer
+	var made imageLayers
 	eg, ectx := errgroup.WithContext(ctx)
 	whole := r.Profile != recipe.ModulesOnly
 	if whole {
-		start(eg, &packages, func() (v1.Layer, error) { return b.installedLayer(ectx, r, base) })
-		start(eg, &entrypoint, func() (v1.Layer, error) { return b.entrypointLayer(ectx, r) })
+		start(eg, &made.packages, func() (v1.Layer, error) { return b.installedLayer(ectx, r, base) })
+		start(eg, &made.entrypoint, func() (v1.Layer, error) { return b.entrypointLayer(ectx, r) })
 	}
 	if r.Sources {
-		start(eg, &companions, func() (v1.Layer, error) { return b.companionsLayer(ectx, r) })
+		start(eg, &made.companions, func() (v1.Layer, error) { return b.companionsLayer(ectx, r) })
 	}
-	start(eg, &fabric, func() (v1.Layer, error) { return b.fabricLayer(ectx, r) })
-	start(eg, &driver, func() (driverLayers, error) { return b.driverLayers(ectx, r, r.Sources) })
-	start(eg, &modules, func() ([]namedLayer, error) { return b.modulesLayers(ectx, r, base) })
+	start(eg, &made.fabric, func() (v1.Layer, error) { return b.fabricLayer(ectx, r) })
+	start(eg, &made.driver, func() (driverLayers, error) { return b.driverLayers(ectx, r, r.Sources) })
+	start(eg, &made.modules, func() ([]namedLayer, error) { return b.modulesLayers(ectx, r, base) })
 	err = eg.Wait()
 	if err != nil {
 		return nil, err
 	}
 	if whole {
-		loaderCache, err = b.loaderCacheLayer(ctx, r, base, packages, driver.user, fabric)
+		made.loaderCache, err = b.loaderCacheLayer(ctx, r, base, made.packages, made.driver.user, made.fabric)
 		if err != nil {
 			return nil, err
 		}
 	}
 	if !r.Sources {
-		driver.kernel = nil // it may have been made beside the other
+		made.driver.kernel = nil // it may have been made beside the other
 	}
-	layers := slices.Concat(
-		[]namedLayer{
-			{"packages", packages},
-			{userMode(r), driver.user},
-			{recipe.FabricLayer, fabric},
-			{"kernel sources", driver.kernel},
-			{recipe.CompanionsLayer, companions},
-		},
-		modules,
-		[]namedLayer{{"entrypoint", entrypoint}, {loaderCacheName, loaderCache}},
-	)
-	layers = slices.DeleteFunc(layers, func(l namedLayer) bool { return l.layer == nil })
 	if r.Distroless {
 		base = empty.Image
 	}
-	omitted, err := b.omitted(ctx, r, modules)
+	omitted, err := b.omitted(ctx, r, made.modules)
 	if err != nil {
 		return nil, err
 	}
-	return b.assemble(ctx, r, info, base, layers, omitted)
+	return b.assemble(ctx, r, info, base, made.list(r), omitted)
+}
+
+// imageLayers are the layers that a build adds to the base; nil: the image has no such layer.
+type imageLayers struct {
+	packages    v1.Layer
+	driver      driverLayers
+	fabric      v1.Layer
+	companions  v1.Layer
+	modules     []namedLayer
+	entrypoint  v1.Layer
+	loaderCache v1.Layer
+}
+
+// list returns the layers in their order in the image.
+func (l imageLayers) list(r *recipe.Recipe) []namedLayer {
+	layers := slices.Concat(
+		[]namedLayer{
+			{"packages", l.packages},
+			{userMode(r), l.driver.user},
+			{recipe.FabricLayer, l.fabric},
+			{"kernel sources", l.driver.kernel},
+			{recipe.CompanionsLayer, l.companions},
+		},
+		l.modules,
+		[]namedLayer{{"entrypoint", l.entrypoint}, {loaderCacheName, l.loaderCache}},
+	)
+	return slices.DeleteFunc(layers, func(l namedLayer) bool { return l.layer == nil })
 }
 
 // start runs part beside others and stores what it makes.

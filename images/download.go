@@ -54,15 +54,8 @@ func (b *Builder) Download(ctx context.Context, r *recipe.Recipe) (all []Downloa
 		return nil, fmt.Errorf("download for %s: %w", r.Target(), err)
 	}
 	for _, f := range r.Public().Files() {
-		d := Download{
-			Digest: "sha256:" + f.SHA256,
-			Path:   b.Store.Path(cmp.Or(f.SHA256, f.SHA512)),
-			Name:   f.URL,
-		}
-		if f.SHA256 == "" { // of a repository that knows no other
-			d.Digest = "sha512:" + f.SHA512
-		}
-		all = append(all, d)
+		location := b.Store.Path(cmp.Or(f.SHA256, f.SHA512))
+		all = append(all, Download{Digest: f.Digest(), Path: location, Name: f.URL})
 	}
 	return all, nil
 }
@@ -101,15 +94,7 @@ func (b *Builder) downloadFiles(
 	spool *rootfs.Spool,
 	step *progress.Step,
 ) error {
-	base, err := b.base(ctx, r)
-	if err != nil {
-		return err
-	}
-	lower, err := packages.ReadBase(ctx, b.Layers(), base, r.Base.Digest, spool, step)
-	if err != nil {
-		return err
-	}
-	reader, err := packages.NewReader(b.Env(), sources(r), lower)
+	reader, err := b.packageReader(ctx, r, spool, step)
 	if err != nil {
 		return err
 	}
@@ -147,12 +132,31 @@ func (b *Builder) downloadFiles(
 			return err
 		})
 	}
-	archive := r.Source.Archive()
-	if archive != nil {
-		eg.Go(func() error {
-			_, _, err := b.Fetch.Get(ctx, *archive, report(archive.URL))
-			return err
-		})
-	}
+	eg.Go(func() error {
+		archive := r.Source.Archive()
+		if archive == nil {
+			return nil
+		}
+		_, _, err := b.Fetch.Get(ctx, *archive, report(archive.URL))
+		return err
+	})
 	return eg.Wait()
+}
+
+// packageReader downloads from the image's repositories, with the keys of its base.
+func (b *Builder) packageReader(
+	ctx context.Context,
+	r *recipe.Recipe,
+	spool *rootfs.Spool,
+	step *progress.Step,
+) (found packages.Reader, err error) {
+	base, err := b.base(ctx, r)
+	if err != nil {
+		return found, err
+	}
+	lower, err := packages.ReadBase(ctx, b.Layers(), base, r.Base.Digest, spool, step)
+	if err != nil {
+		return found, err
+	}
+	return packages.NewReader(b.Env(), sources(r), lower)
 }

@@ -33,6 +33,15 @@ func (f File) key() string {
 	return cmp.Or(f.SHA256, f.SHA512)
 }
 
+// Digest names the content as a registry does: "sha256:" and hex digits; "sha512:" where the index
+// that lists the file has no other.
+func (f File) Digest() string {
+	if f.SHA256 == "" {
+		return "sha512:" + f.SHA512
+	}
+	return "sha256:" + f.SHA256
+}
+
 // NewFile returns a file without its URL for a digest in hex of kind "sha256" or "sha512", the
 // names that indexes of packages use, in any case. A digest of another kind is an error: weaker
 // ones do not count.

@@ -23,12 +23,7 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 		return nil, err
 	}
 	if u.Scheme == "file" {
-		f, err := bounded.Open(u.Path)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", shown(u), err)
-		}
-		defer f.Close() //nolint:errcheck // opened for reading
-		return readBounded(f, shown(u), limit)
+		return readFile(u, limit)
 	}
 	var known origin
 	// covers credentials and query: two users may see two documents
@@ -62,11 +57,7 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 			if sum == blob && from == known {
 				return nil
 			}
-			err = c.Store.Note(documentRecord, rawURL, sum, from)
-			if err != nil {
-				return &localError{err}
-			}
-			return nil
+			return c.note(rawURL, sum, from)
 		})
 	}
 	if err != nil {
@@ -81,6 +72,24 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 	}
 	defer f.Close() //nolint:errcheck // opened for reading
 	return readBounded(f, shown(u), limit)
+}
+
+func readFile(u *url.URL, limit int64) ([]byte, error) {
+	f, err := bounded.Open(u.Path)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", shown(u), err)
+	}
+	defer f.Close() //nolint:errcheck // opened for reading
+	return readBounded(f, shown(u), limit)
+}
+
+// note records which blob of the store has the document, and what the server said of it.
+func (c *Client) note(rawURL, blob string, from origin) error {
+	err := c.Store.Note(documentRecord, rawURL, blob, from)
+	if err != nil {
+		return &localError{err}
+	}
+	return nil
 }
 
 // Keep makes data the copy of a document in the store again, after Latest got one that is worse.

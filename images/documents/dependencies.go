@@ -18,7 +18,7 @@ func dependencies(r *recipe.Recipe) (all []Resource) {
 		algorithm, hex, _ := strings.Cut(digest, ":")
 		all = append(all, Resource{name, uri, map[string]string{algorithm: hex}, map[string]string{"role": role}})
 	}
-	addFile := func(role string, f fetch.File) { add(role, path.Base(f.URL), f.URL, "sha256:"+f.SHA256) }
+	addFile := func(role string, f fetch.File) { add(role, path.Base(f.URL), f.URL, f.Digest()) }
 	// named as a registry does; one that came from a file has only a word
 	addImage := func(role, word string, of recipe.Base) {
 		if of.Name == "" {
@@ -30,11 +30,7 @@ func dependencies(r *recipe.Recipe) (all []Resource) {
 	// named as a repository does: "libc6_2.36-9_amd64"
 	addPackages := func(role string, list ...distros.Package) {
 		for _, p := range list {
-			digest := "sha256:" + p.SHA256
-			if p.SHA256 == "" {
-				digest = "sha512:" + p.SHA512
-			}
-			add(role, p.Name+"_"+p.Version+"_"+p.Arch, p.URL, digest)
+			add(role, p.Name+"_"+p.Version+"_"+p.Arch, p.URL, recipe.PackageFile(p).Digest())
 		}
 	}
 	addImage("base image", "base", r.Base)

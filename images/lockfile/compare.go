@@ -108,7 +108,7 @@ func repositories(r *recipe.Recipe) (all []string) {
 // archive names the driver's archive by its digest: it may come from anywhere.
 func archive(r *recipe.Recipe) string {
 	if file := r.Source.Archive(); file != nil {
-		return "sha256:" + file.SHA256
+		return file.Digest()
 	}
 	return ""
 }
@@ -163,18 +163,11 @@ func (c *changes) packages(what string, old, now []distros.Package) {
 		}
 		label += " " + a.Version
 		if a.Digest() != b.Digest() {
-			c.text(label, digest(b), digest(a))
+			c.text(label, recipe.PackageFile(b).Digest(), recipe.PackageFile(a).Digest())
 		} else {
 			c.text(label, b.URL, a.URL)
 		}
 	}
-}
-
-func digest(p distros.Package) string {
-	if p.SHA256 != "" {
-		return "sha256:" + p.SHA256
-	}
-	return "sha512:" + p.SHA512
 }
 
 // Compare lists everything that differs between two states of one image.

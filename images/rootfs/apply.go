@@ -98,17 +98,10 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(path string) bool) 
 		e.Kind = Link
 		e.Target = hdr.Linkname
 	case tar.TypeLink:
-		target, err := t.resolveParent(strings.TrimLeft(hdr.Linkname, "/"))
+		e, err = t.hardLink(name, hdr.Linkname)
 		if err != nil {
 			return err
 		}
-		from, ok := t.entries[target]
-		if !ok || from.Kind == Dir {
-			return fmt.Errorf("%w: hard link to %.100s, which is not there as a file", ErrFormat, target)
-		}
-		linked := *from
-		linked.Path = name
-		e = &linked
 	case tar.TypeReg:
 		e.Size = hdr.Size
 		e.ContentOmitted = true
@@ -126,6 +119,21 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(path string) bool) 
 	}
 	t.removeEntry(name)
 	return t.addEntry(e)
+}
+
+// hardLink returns the entry of another name of a file.
+func (t *Tree) hardLink(name, link string) (*Entry, error) {
+	target, err := t.resolveParent(strings.TrimLeft(link, "/"))
+	if err != nil {
+		return nil, err
+	}
+	from, ok := t.entries[target]
+	if !ok || from.Kind == Dir {
+		return nil, fmt.Errorf("%w: hard link to %.100s, which is not there as a file", ErrFormat, target)
+	}
+	linked := *from
+	linked.Path = name
+	return &linked, nil
 }
 
 // hide removes what earlier layers have at a path. A folder in which this layer has something stays
