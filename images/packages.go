@@ -234,31 +234,25 @@ func (b *Builder) unpackedLayer(
 	pkgs []distros.Package,
 	install func(base *rootfs.Tree, spool *rootfs.Spool, all []packages.Unpacked) (*rootfs.Tree, error),
 ) (v1.Layer, error) {
-	return b.layer(
-		ctx,
-		r,
-		name,
-		kind,
-		inputs,
-		func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-			lower, err := packages.ReadBase(ctx, b.Layers(), base, r.Base.Digest, spool, step)
-			if err != nil {
-				return nil, err
-			}
-			if len(pkgs) == 0 {
-				return install(lower, spool, nil)
-			}
-			reader, err := packages.NewReader(b.Env(), sources(r), lower)
-			if err != nil {
-				return nil, err
-			}
-			all, err := reader.Unpack(ctx, pkgs, spool, step)
-			if err != nil {
-				return nil, err
-			}
-			return install(lower, spool, all)
-		},
-	)
+	work := func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+		lower, err := packages.ReadBase(ctx, b.Layers(), base, r.Base.Digest, spool, step)
+		if err != nil {
+			return nil, err
+		}
+		if len(pkgs) == 0 {
+			return install(lower, spool, nil)
+		}
+		reader, err := packages.NewReader(b.Env(), sources(r), lower)
+		if err != nil {
+			return nil, err
+		}
+		all, err := reader.Unpack(ctx, pkgs, spool, step)
+		if err != nil {
+			return nil, err
+		}
+		return install(lower, spool, all)
+	}
+	return b.layer(ctx, r, name, kind, inputs, work)
 }
 
 // sources are the repositories that the packages of a recipe come from.

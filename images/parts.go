@@ -55,16 +55,10 @@ func (b *Builder) companionsLayer(ctx context.Context, r *recipe.Recipe) (v1.Lay
 		return nil, nil //nolint:nilnil // no layer is a result
 	}
 	inputs := []any{driver.CompanionsLayout, r.CompanionIDs(""), r.Compression, r.Epoch}
-	return b.layer(
-		ctx,
-		r,
-		recipe.CompanionsLayer,
-		"companions",
-		inputs,
-		func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-			return driver.ReadCompanions(ctx, b.Env(), r, spool, step)
-		},
-	)
+	work := func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+		return driver.ReadCompanions(ctx, b.Env(), r, spool, step)
+	}
+	return b.layer(ctx, r, recipe.CompanionsLayer, "companions", inputs, work)
 }
 
 // fabricLayer has the driver's components; nil if the image has none. All systems with the same
@@ -115,21 +109,15 @@ func (b *Builder) loaderCacheLayer(
 		}
 		inputs = append(inputs, id.String())
 	}
-	return b.layer(
-		ctx,
-		r,
-		loaderCacheName,
-		loaderCacheName,
-		inputs,
-		func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-			cache, err := b.loaderCache(ctx, r, base, layers, spool, step)
-			if err != nil {
-				return nil, err
-			}
-			tree := rootfs.New(spool, nil)
-			return tree, tree.AddBytes(elffile.LoaderCachePath, 0o644, cache)
-		},
-	)
+	work := func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+		cache, err := b.loaderCache(ctx, r, base, layers, spool, step)
+		if err != nil {
+			return nil, err
+		}
+		tree := rootfs.New(spool, nil)
+		return tree, tree.AddBytes(elffile.LoaderCachePath, 0o644, cache)
+	}
+	return b.layer(ctx, r, loaderCacheName, loaderCacheName, inputs, work)
 }
 
 // entrypointLayer has the programs of this project.
@@ -140,27 +128,21 @@ func (b *Builder) entrypointLayer(ctx context.Context, r *recipe.Recipe) (v1.Lay
 		{recipe.EvictLink, "../local/bin/" + recipe.EntrypointName},
 	}
 	inputs := []any{r.Entrypoint, links, r.Compression, r.Epoch}
-	return b.layer(
-		ctx,
-		r,
-		"entrypoint",
-		"entrypoint",
-		inputs,
-		func(_ context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
-			tree := rootfs.New(spool, nil)
-			for _, bin := range r.Entrypoint {
-				if err := addProgram(tree, bin); err != nil {
-					return nil, err
-				}
+	work := func(_ context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
+		tree := rootfs.New(spool, nil)
+		for _, bin := range r.Entrypoint {
+			if err := addProgram(tree, bin); err != nil {
+				return nil, err
 			}
-			for _, link := range links {
-				if err := tree.AddLink(link[0], link[1]); err != nil {
-					return nil, err
-				}
+		}
+		for _, link := range links {
+			if err := tree.AddLink(link[0], link[1]); err != nil {
+				return nil, err
 			}
-			return tree, nil
-		},
-	)
+		}
+		return tree, nil
+	}
+	return b.layer(ctx, r, "entrypoint", "entrypoint", inputs, work)
 }
 
 func addProgram(tree *rootfs.Tree, bin recipe.Binary) (err error) {
