@@ -3,7 +3,11 @@ package apt
 import (
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -25,7 +29,26 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// TestMachine reads the repositories that this machine configures, and compares the result with apt-get's.
+var (
+	requestSeed  = flag.Uint64("requests.seed", rand.Uint64(), "seed of the random requests of TestMachine")
+	requestCount = flag.Int("requests", 40, "number of the random requests of TestMachine")
+)
+
+// largeRequests have most of what makes a resolution hard: hundreds of packages, alternatives, packages of the same name
+// in several repositories, names that several packages provide.
+var largeRequests = [][]string{
+	{"gcc-12", "make", "libc6-dev", "kmod"},
+	{"exim4"},
+	{"gnome-core"},
+	{"texlive-latex-extra"},
+	{"default-mta"},
+	{"mail-transport-agent"},
+	{"linux-headers-amd64"},
+	{"kde-plasma-desktop"},
+}
+
+// TestMachine reads the repositories that this machine configures, and lets apt judge what is taken for large and random
+// requests: packages, their URLs, sizes and digests.
 func TestMachine(t *testing.T) {
 	tool.Real(t, "needs the network and a Debian machine")
 	root := os.DirFS("/")
@@ -42,77 +65,125 @@ func TestMachine(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	proxy := require.Value(url.Parse(once(t)))(t)
-	o := Options{Fetch: &fetch.Client{Store: store, HTTP: &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy)}}}, Root: root, Sources: sources, Arch: runtime.GOARCH, Components: []string{"non-free"}}
-	begin := time.Now()
+	client := &fetch.Client{Store: store, HTTP: &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy)}}}
+	o := Options{Fetch: client, Root: root, Sources: sources, Arch: runtime.GOARCH}
 	r := require.Value(OpenReleases(ctx, o))(t)
-	t.Logf("releases: %v, digest %s", time.Since(begin), r.Digest())
-	begin = time.Now()
 	x := require.Value(r.Load(ctx))(t)
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	t.Logf("indexes: %v, %d packages, heap %d MB, from the system %d MB", time.Since(begin), x.Len(), m.HeapAlloc>>20, m.Sys>>20)
-	lists := aptUpdate(t, proxy)
 	f := require.Value(os.Open("/var/lib/dpkg/status"))(t)
 	defer f.Close() //nolint:errcheck // read only
 	machine := require.Value(dpkg.ReadStatus(f))(t)
 	empty := t.TempDir() + "/status"
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
-	for _, want := range [][]string{
-		{"gcc-12", "make", "libc6-dev", "kmod"},
-		{"openjdk-17-jdk-headless"},
-		{"build-essential"},
-		{"libelf-dev", "bc", "bison", "flex"},
-		{"exim4"},
-		{"xorg"},
-		{"gnome-core"},
-		{"texlive-latex-extra"},
-		{"python3-scipy"},
-		{"postgresql"},
-		{"default-mta"},
-		{"mail-transport-agent"},
-		{"dkms"},
-		{"linux-headers-amd64"},
-		{"samba"},
-		{"kde-plasma-desktop"},
-	} {
-		for name, st := range map[string]*dpkg.Status{"empty": nil, "machine": machine} {
-			path := "/var/lib/dpkg/status"
-			if st == nil {
-				path = empty
-			}
-			t.Run(name+" "+strings.Join(want, " "), func(t *testing.T) {
-				t.Parallel()
-				compareWithApt(t, x, st, lists, path, want)
-			})
-		}
+	onEmpty := updateApt(t, proxy, empty)
+	onMachine := updateApt(t, proxy, "/var/lib/dpkg/status")
+	t.Logf("-requests %d -requests.seed %d", *requestCount, *requestSeed)
+	for _, want := range slices.Concat(largeRequests, randomRequests(x)) {
+		t.Run(strings.Join(want, " "), func(t *testing.T) {
+			t.Parallel()
+			onEmpty.judge(t, x, nil, want)
+			onMachine.judge(t, x, machine, want)
+		})
 	}
 }
 
-// compareWithApt resolves want over the installed packages (status is apt's file of them) and requires apt's
-// choice.
-func compareWithApt(t *testing.T, x *Index, installed *dpkg.Status, lists, status string, want []string) {
+// randomRequests returns requests for one to four packages: by name, with a version or an architecture, or by a name that
+// others provide.
+func randomRequests(x *Index) [][]string {
+	r := rand.New(rand.NewPCG(*requestSeed, 0))
+	virtual := slices.Sorted(maps.Keys(x.providers))
+	one := func() string {
+		e := x.candidate(x.entries[r.IntN(len(x.entries))].name)
+		switch r.IntN(10) {
+		case 0:
+			return e.name + "=" + e.version
+		case 1:
+			return e.name + ":" + runtime.GOARCH
+		case 2:
+			return virtual[r.IntN(len(virtual))]
+		}
+		return e.name
+	}
+	requests := make([][]string, *requestCount)
+	for i := range requests {
+		for range 1 + r.IntN(4) {
+			requests[i] = append(requests[i], one())
+		}
+	}
+	return requests
+}
+
+// apt is the program with its lists in a folder of the test, where the machine's own may be older, and the status file of
+// a system.
+type apt struct{ root, status string }
+
+// updateApt gives apt the indexes that the test has.
+func updateApt(t *testing.T, proxy *url.URL, status string) apt {
 	t.Helper()
-	begin := time.Now()
-	got := require.Value(x.Resolve(installed, want))(t)
-	t.Logf("%d packages in %v", len(got), time.Since(begin))
-	apt, ours := aptGet(t, lists, status, want), versions(got)
-	if apt == nil {
-		return // apt does not choose a provider of a virtual package
+	a := apt{t.TempDir(), status}
+	require.NoError(t, os.MkdirAll(a.root+"/lists/partial", 0o700))
+	require.NoError(t, os.MkdirAll(a.root+"/cache/archives/partial", 0o700))
+	out, err := a.get("update", "-o", "Acquire::http::Proxy="+proxy.String())
+	if err != nil {
+		t.Fatalf("apt-get update: %v\n%s", err, out)
+	}
+	return a
+}
+
+func (a apt) get(args ...string) ([]byte, error) {
+	args = append(args, "-qq", "-o", "APT::Sandbox::User=root", "-o", "Acquire::ForceHash=SHA256")
+	args = append(args, "-o", "Dir::State::lists="+a.root+"/lists", "-o", "Dir::State::status="+a.status, "-o", "Dir::Cache="+a.root+"/cache")
+	args = append(args, "-o", "Dir::Cache::pkgcache=pkgcache.bin", "-o", "Dir::Cache::srcpkgcache=srcpkgcache.bin")
+	return exec.Command("apt-get", args...).CombinedOutput() //nolint:gosec // the test's own arguments
+}
+
+// judge resolves want over the installed packages and requires apt's choice. Of packages that provide a name apt takes one
+// by their order in its cache, this package the first by name: apt is asked again, with those that were chosen here.
+func (a apt) judge(t *testing.T, x *Index, installed *dpkg.Status, want []string) {
+	t.Helper()
+	got, refusal := x.Resolve(installed, want)
+	theirs, said := a.install(t, want)
+	if said != "" {
+		// apt chooses no provider that is asked for, and gives up where this package tries a second alternative.
+		t.Logf("apt-get refuses: %s\nours: %d packages, %v", said, len(got), refusal)
+		return
+	}
+	require.NoError(t, refusal)
+	ours := []string{}
+	chosen := slices.Clone(want)
+	for _, p := range got {
+		line := fmt.Sprintf("%s %d SHA256:%s", require.Value(url.PathUnescape(p.URL))(t), p.Size, p.SHA256)
+		ours = append(ours, line)
+		if p.Paragraph.Get("Provides") != "" && !slices.Contains(theirs, line) {
+			chosen = append(chosen, p.Name)
+		}
+	}
+	slices.Sort(ours)
+	if len(chosen) > len(want) {
+		t.Logf("other providers: %s", chosen[len(want):])
+		theirs, said = a.install(t, chosen)
 	}
 	// On an empty system both must choose the same. On a full one apt also upgrades the requested packages and
 	// the siblings of what it upgrades; this package changes nothing that suffices.
-	extra := slices.DeleteFunc(slices.Clone(ours), func(p string) bool { return slices.Contains(apt, p) })
-	if diff := cmp.Diff(apt, ours); installed == nil && diff != "" || len(extra) > 0 {
-		t.Errorf("(-apt +ours):\n%s", diff)
+	extra := slices.DeleteFunc(slices.Clone(ours), func(p string) bool { return slices.Contains(theirs, p) })
+	if diff := cmp.Diff(theirs, ours); installed == nil && diff != "" || len(extra) > 0 {
+		t.Errorf("installed packages: %v (-apt +ours): %s\n%s", installed != nil, said, diff)
 	}
 }
 
-func versions(pkgs []Package) []string {
-	var out []string
-	for _, p := range pkgs {
-		out = append(out, p.Name+" "+p.Version)
+// install returns what apt would download, each with its size and digest, or its words when it refuses.
+func (a apt) install(t *testing.T, want []string) (packages []string, said string) {
+	t.Helper()
+	args := append([]string{"install", "--print-uris", "--no-install-recommends"}, want...)
+	out, err := a.get(args...)
+	if err != nil {
+		return nil, fmt.Sprintf("%v: %s", err, out)
 	}
-	return out
+	packages = []string{}
+	for _, m := range regexp.MustCompile(`(?m)^'(.*)' \S+ (.*)$`).FindAllStringSubmatch(string(out), -1) {
+		packages = append(packages, require.Value(url.PathUnescape(m[1]))(t)+" "+m[2])
+	}
+	slices.Sort(packages)
+	return packages, ""
 }
 
 // once is a proxy that asks for each URL once: both readers see the same state of an archive that changes meanwhile.
@@ -146,37 +217,4 @@ func once(t *testing.T) string {
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
-}
-
-// aptUpdate gives apt the indexes that the test has, in a directory of the test: the machine's may be older.
-func aptUpdate(t *testing.T, proxy *url.URL) (lists string) {
-	t.Helper()
-	lists = t.TempDir()
-	require.NoError(t, os.Mkdir(lists+"/partial", 0o700))
-	if out, err := exec.Command("apt-get", "update", "-o", "Dir::State::lists="+lists, "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "APT::Sandbox::User=root", "-o", "Acquire::http::Proxy="+proxy.String()).CombinedOutput(); err != nil { //nolint:gosec // the test's own arguments
-		t.Fatalf("apt-get update: %v\n%s", err, out)
-	}
-	return lists
-}
-
-// aptGet simulates the same request with apt.
-func aptGet(t *testing.T, lists, status string, want []string) []string {
-	t.Helper()
-	args := append([]string{"install", "-s", "--no-install-recommends", "-o", "Dir::State::lists=" + lists, "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "Dir::State::status=" + status}, want...)
-	out, err := exec.Command("apt-get", args...).CombinedOutput() //nolint:gosec // the test's own arguments
-	if err != nil {
-		t.Logf("apt-get: %v\n%s", err, out)
-		return nil
-	}
-	return installed(string(out))
-}
-
-// installed returns what apt-get -s says that it installs.
-func installed(out string) []string {
-	list := []string{}
-	for _, m := range regexp.MustCompile(`(?m)^Inst (\S+) (?:\[\S+\] )?\((\S+) `).FindAllStringSubmatch(out, -1) {
-		list = append(list, m[1]+" "+m[2])
-	}
-	slices.Sort(list)
-	return list
 }

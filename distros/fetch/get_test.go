@@ -26,7 +26,7 @@ func TestGet(t *testing.T) {
 	data := content(300_000)
 	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r, data) })
 	c := newClient(t)
-	f := File{URL: srv.URL + "/a.run", SHA256: digest(data), Size: int64(len(data))}
+	f := File{URL: srv.URL + "/libstdc++%20a~1.run", SHA256: digest(data), Size: int64(len(data))}
 	var last, total int64
 	path, cached, err := c.Get(t.Context(), f, func(d, of int64) { last, total = d, of })
 	if err != nil || cached {
@@ -47,6 +47,7 @@ func TestGet(t *testing.T) {
 	c.Offline = false
 	require.NoError(t, errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 10)))
 	assert.Equalf(t, false, get(t, c, f), "a truncated blob was served")
+	assert.Equalf(t, "/libstdc%2B%2B%20a~1.run", srv.request(0).RequestURI, "Amazon S3 reads + as a blank")
 	assert.Equalf(t, "identity", srv.request(0).Header.Get("Accept-Encoding"), "sizes and ranges would be of other bytes")
 }
 

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -96,6 +97,9 @@ func (c *Client) exchange(
 	if err != nil {
 		return err
 	}
+	// Amazon S3 reads a plus sign in a path as a blank, and answers 403: Amazon Linux' repositories
+	// are there. apt (Acquire::URIEncode) and dnf write it so too.
+	req.URL.RawPath = strings.ReplaceAll(req.URL.EscapedPath(), "+", "%2B")
 	maps.Copy(req.Header, header)
 	req.Header.Set("User-Agent", cmp.Or(c.UserAgent, "driver-build"))
 	// Without this, net/http requests gzip and unpacks it: sizes and ranges would count other
