@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
@@ -20,19 +18,6 @@ import (
 // that is mounted, which may be that of another build of the image; "" for one that is not in
 // Storage.
 func (r *Root) Adopt(ctx context.Context) (dir string, err error) {
-	dir, err = r.adoptable()
-	if err != nil {
-		return "", err
-	}
-	err = r.refresh(ctx)
-	if err != nil {
-		return "", fmt.Errorf("its mounts could not be renewed: %w", err)
-	}
-	return dir, nil
-}
-
-// adoptable returns the staged root that can be adopted.
-func (r *Root) adoptable() (dir string, err error) {
 	mounts, err := r.mounts()
 	if err != nil {
 		return "", err
@@ -51,6 +36,20 @@ func (r *Root) adoptable() (dir string, err error) {
 		return "", fmt.Errorf("it cannot be read: %w", err)
 	}
 	defer root.Close()
+	dir, err = r.adoptable(root)
+	if err != nil {
+		return "", err
+	}
+	err = r.refresh(ctx, root, mounts)
+	if err != nil {
+		return "", fmt.Errorf("its mounts could not be renewed: %w", err)
+	}
+	r.warnUnlessShared(base)
+	return dir, nil
+}
+
+// adoptable returns the staged root that is mounted and can be adopted.
+func (r *Root) adoptable(root *os.Root) (dir string, err error) {
 	m, err := readMarker(root)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && r.Storage == "" && isSameFile(r.Target, r.Image): // this container's own root
@@ -105,29 +104,17 @@ func baseOf(mounts []mounttable.Mount, target string) (mounttable.Mount, int) {
 
 // refresh keeps the base mount and submounts that show the right folder, such as the host's /dev,
 // and adds submounts that are missing.
-func (r *Root) refresh(ctx context.Context) error {
-	mounts, err := r.mounts()
+func (r *Root) refresh(ctx context.Context, root *os.Root, mounts []mounttable.Mount) error {
+	err := r.makeRunDirs()
 	if err != nil {
 		return err
 	}
-	base, layers := baseOf(mounts, r.Target)
-	if layers != 1 {
-		return fmt.Errorf("there are %d layers at %s: unmount them", layers, r.Target)
-	}
-	if err := r.makeRunDirs(); err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(r.Target)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
 	for _, sub := range submounts() {
-		if err := r.renew(ctx, root, sub, mounts); err != nil {
+		err := r.renew(ctx, root, sub, mounts)
+		if err != nil {
 			return err
 		}
 	}
-	r.warnUnlessShared(base)
 	return nil
 }
 
@@ -159,13 +146,5 @@ func (r *Root) renew(
 	if err := r.unmountBelow(ctx, to); err != nil {
 		return err
 	}
-	return withScratch(func(scratch string) error {
-		if err := bindPrivate(from, scratch); err != nil {
-			return err
-		}
-		if err := unix.Mount(scratch, to, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("bind %s on %s: %w", from, to, err)
-		}
-		return nil
-	})
+	return withScratch(from, func(scratch string) error { return bind(scratch, to, 0) })
 }

@@ -31,6 +31,7 @@ type copier struct {
 	lenient bool  // skip owners that this process may not set, see attributes
 
 	ctx   context.Context //nolint:containedctx // of the one call of tree
+	at    string          // what is being copied
 	top   int             // descriptor of the copy's root
 	links map[inode]string
 	sum   copied
@@ -47,19 +48,25 @@ type subtree struct {
 // attributes, without leftOut and the content of emptied. Files that are in a layer of the image
 // share their data with it. Errors of the kernel are wrapped (unix.ENOSPC).
 func (c *copier) tree(ctx context.Context, src, dst *os.File) (copied, error) {
-	c.ctx, c.top, c.links = ctx, int(dst.Fd()), map[inode]string{}
+	c.ctx = ctx
+	c.top = int(dst.Fd())
+	c.links = map[inode]string{}
 	err := c.dir(src, dst, subtree{at: ".", lowers: c.image})
+	if err != nil {
+		err = fmt.Errorf("copy %s: %w", c.at, err)
+	}
 	return c.sum, err
 }
 
 // dir copies the content of src, which is p in the tree, to dst, and then the attributes of src.
 func (c *copier) dir(src, dst *os.File, p subtree) error {
+	c.at = p.at
 	if p.depth > maxDepth {
-		return fmt.Errorf("copy %s: folders are nested too deep", p.at)
+		return errors.New("folders are nested too deep")
 	}
 	names, err := src.Readdirnames(-1)
 	if err != nil {
-		return fmt.Errorf("copy %s: %w", p.at, err)
+		return err
 	}
 	slices.Sort(names)
 	for _, name := range names {
@@ -67,44 +74,38 @@ func (c *copier) dir(src, dst *os.File, p subtree) error {
 		if leftOut[at] {
 			continue
 		}
-		if c.ctx.Err() != nil {
-			return fmt.Errorf("copy %s: %w", at, context.Cause(c.ctx))
-		}
-		if err := c.entry(src, dst, name, at, p); err != nil {
+		c.at = at
+		err := c.entry(src, dst, name, at, p)
+		if err != nil {
 			return err
 		}
 	}
+	c.at = p.at
 	var st unix.Stat_t
-	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
-		return fmt.Errorf("copy %s: %w", p.at, err)
+	err = unix.Fstat(int(src.Fd()), &st)
+	if err != nil {
+		return err
 	}
-	if err := c.attributes(src, dst, &st); err != nil {
-		return fmt.Errorf("copy %s: %w", p.at, err)
-	}
-	return nil
+	return c.attributes(src, dst, &st)
 }
 
 func (c *copier) entry(src, dst *os.File, name, at string, p subtree) error {
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
 	var st unix.Stat_t
 	err := unix.Fstatat(int(src.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	// overlay lists marks for removed files, but there is no such file
-	if errors.Is(err, unix.ENOENT) {
+	switch {
+	case errors.Is(err, unix.ENOENT): // overlay lists marks for removed files, but there is no such file
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("copy %s: %w", at, err)
-	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+	case err != nil:
+		return err
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return c.folder(src, dst, name, at, &st, p)
-	}
-	if c.covered[at] {
+	case c.covered[at]:
 		return nil
 	}
-	err = c.leaf(src, dst, name, at, &st, p)
-	if err != nil {
-		return fmt.Errorf("copy %s: %w", at, err)
-	}
-	return nil
+	return c.leaf(src, dst, name, at, &st, p)
 }
 
 func (c *copier) leaf(src, dst *os.File, name, at string, st *unix.Stat_t, p subtree) error {
@@ -126,38 +127,33 @@ func (c *copier) folder(src, dst *os.File, name, at string, st *unix.Stat_t, par
 	p := subtree{at, parent.depth + 1, withFolder(parent.lowers, at)}
 	from, err := openAt(src, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return fmt.Errorf("copy %s: %w", at, err)
+		return err
 	}
 	defer from.Close()
 	err = unix.Mkdirat(int(dst.Fd()), name, 0o700)
 	if err != nil {
-		return fmt.Errorf("copy %s: %w", at, err)
+		return err
 	}
 	to, err := openAt(dst, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return fmt.Errorf("copy %s: %w", at, err)
+		return err
 	}
 	defer to.Close()
-	if !emptied[at] && !c.covered[at] {
-		return c.dir(from, to, p)
+	if emptied[at] || c.covered[at] {
+		return c.attributes(from, to, st)
 	}
-	if err := c.attributes(from, to, st); err != nil {
-		return fmt.Errorf("copy %s: %w", at, err)
-	}
-	return nil
+	return c.dir(from, to, p)
 }
 
 func openAt(dir *os.File, name string, flags int, mode uint32) (*os.File, error) {
-	for {
-		fd, err := unix.Openat(int(dir.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		return os.NewFile(uintptr(fd), name), nil
+	fd, err := unix.Openat(int(dir.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+	if errors.Is(err, unix.EINTR) {
+		return openAt(dir, name, flags, mode)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 func identity(dir string) inode {

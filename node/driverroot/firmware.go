@@ -39,7 +39,7 @@ func serveFirmware(root *os.Root, version string) error {
 	}
 	err := errors.Join(
 		root.MkdirAll(dir, 0o755),
-		removeIfExists(root, link),
+		root.RemoveAll(link),
 		root.Symlink(up+from, link),
 	)
 	if err != nil {

@@ -123,7 +123,7 @@ func reused(t *testing.T, r *Root) bool {
 // adoptable checks whether a root can be adopted, or why not.
 func adoptable(t *testing.T, r *Root, whyNot string) {
 	t.Helper()
-	dir, err := r.adoptable()
+	dir, err := r.Adopt(t.Context())
 	if whyNot != "" {
 		assert.ErrorContains(t, err, whyNot)
 		return

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -141,38 +140,37 @@ func allThere(root *os.Root, dir string, files []kbuild.File) bool {
 // addFile links or copies under a temporary name, so that modprobe never reads an incomplete
 // module. An existing file of the temporary name is removed and not written to, because it may be a
 // link.
-func addFile(root *os.Root, base, dir, from string) (err error) {
+func addFile(root *os.Root, base, dir, from string) error {
 	name := path.Join(dir, filepath.Base(from))
 	tmp := name + ".tmp"
-	if err := removeIfExists(root, tmp); err != nil {
+	err := root.RemoveAll(tmp)
+	if err != nil {
 		return err
 	}
 	if linkModule(root, base, from, tmp) {
 		// a rename of a file to another name of the same file does nothing
-		if err := removeIfExists(root, name); err != nil {
-			return err
-		}
-		return root.Rename(tmp, name)
+		err = root.RemoveAll(name)
+	} else {
+		err = copyModule(root, from, tmp)
 	}
+	if err != nil {
+		return errors.Join(err, root.RemoveAll(tmp))
+	}
+	return root.Rename(tmp, name)
+}
+
+func copyModule(root *os.Root, from, to string) error {
 	src, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	dst, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	dst, err := root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(dst, src)
-	err = errors.Join(err, dst.Sync(), dst.Close())
-	if err != nil {
-		return errors.Join(err, root.Remove(tmp))
-	}
-	err = root.Rename(tmp, name)
-	if err != nil {
-		return errors.Join(err, root.Remove(tmp))
-	}
-	return nil
+	return errors.Join(err, dst.Sync(), dst.Close())
 }
 
 // linkModule creates another name for a module that the root itself has, which is at base: a module
@@ -189,13 +187,6 @@ func linkModule(root *os.Root, base, from, name string) bool {
 		return false
 	}
 	return root.Link(inRoot, name) == nil
-}
-
-func removeIfExists(root *os.Root, name string) error {
-	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // index creates modules.dep and the other index files with the image's own depmod. An image without

@@ -107,17 +107,12 @@ func (r *Root) mount(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	err = withScratch(func(scratch string) error {
-		if err := bindPrivate(dir, scratch); err != nil {
+	err = withScratch(dir, func(scratch string) error {
+		err := r.furnish(ctx, scratch)
+		if err != nil {
 			return err
 		}
-		if err := r.furnish(ctx, scratch); err != nil {
-			return err
-		}
-		if err := unix.Mount(scratch, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return fmt.Errorf("bind %s on %s: %w", dir, target, err)
-		}
-		return nil
+		return bind(scratch, target, unix.MS_REC)
 	})
 	if err != nil {
 		return err
@@ -185,19 +180,29 @@ func ownFolder(root *os.Root, name string) error {
 // bindPrivate binds one file system without the mounts in it, and keeps later mounts in it from
 // propagating.
 func bindPrivate(from, to string) error {
-	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("bind %s on %s: %w", from, to, err)
+	err := bind(from, to, 0)
+	if err != nil {
+		return err
 	}
-	if err := unix.Mount("", to, "", unix.MS_PRIVATE, ""); err != nil {
+	err = unix.Mount("", to, "", unix.MS_PRIVATE, "")
+	if err != nil {
 		return fmt.Errorf("make %s private: %w", to, err)
 	}
 	return nil
 }
 
-// withScratch calls f with an empty private folder to mount on, and removes everything in it
+func bind(from, to string, flags uintptr) error {
+	err := unix.Mount(from, to, "", unix.MS_BIND|flags, "")
+	if err != nil {
+		return fmt.Errorf("bind %s on %s: %w", from, to, err)
+	}
+	return nil
+}
+
+// withScratch calls f with a private folder at which from is bound, and unmounts everything there
 // afterwards. A direct bind from a shared mount to a shared place would be a peer of its source:
 // every submount would appear at the source as well.
-func withScratch(f func(dir string) error) (err error) {
+func withScratch(from string, f func(dir string) error) (err error) {
 	dir, err := os.MkdirTemp("", "driver-root-")
 	if err != nil {
 		return err
@@ -213,5 +218,9 @@ func withScratch(f func(dir string) error) (err error) {
 		}
 		err = errors.Join(err, os.Remove(dir))
 	}()
+	err = bindPrivate(from, dir)
+	if err != nil {
+		return err
+	}
 	return f(dir)
 }

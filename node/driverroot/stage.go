@@ -54,18 +54,13 @@ func (r *Root) stageIn(ctx context.Context, dir string, needed []string) error {
 	started := time.Now()
 	sum, err := r.copy(ctx, dir)
 	if isFull(err) {
-		r.Log.Warn(
-			"the storage is full: driver roots that nobody mounts are removed",
-			"path",
-			roots,
-			"error",
-			err,
-		)
-		if perr := r.prune(0, needed); perr != nil {
-			err = errors.Join(err, perr)
-		} else {
-			sum, err = r.copy(ctx, dir)
+		r.Log.Warn("the storage is full: driver roots that nobody mounts are removed",
+			"path", roots, "error", err)
+		pruned := r.prune(0, needed)
+		if pruned != nil {
+			return errors.Join(err, pruned)
 		}
+		sum, err = r.copy(ctx, dir)
 	}
 	if isFull(err) {
 		return fmt.Errorf(
@@ -188,7 +183,8 @@ func (r *Root) finish(dst *os.File) error {
 }
 
 func newFile(root *os.Root, name string, text []byte) error {
-	if err := removeIfExists(root, name); err != nil {
+	err := root.RemoveAll(name)
+	if err != nil {
 		return err
 	}
 	return root.WriteFile(name, text, 0o644)
@@ -219,12 +215,9 @@ func syncFS(ctx context.Context, f *os.File) error {
 	}()
 	select {
 	case err := <-done:
-		if err != nil {
-			return fmt.Errorf("write everything to the disk: %w", err)
-		}
-		return nil
+		return err
 	case <-ctx.Done():
-		return fmt.Errorf("write everything to the disk: %w", context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 }
 
