@@ -87,7 +87,7 @@ func memory(t testing.TB) string {
 
 // t4At is a GPU that is the driver's.
 func t4At(address string) devices.GPU {
-	return devices.GPU{Address: address, Vendor: 0x10de, Device: 0x1eb8, Driver: "nvidia"}
+	return devices.GPU{Function: devices.Function{Address: address, Vendor: 0x10de, Device: 0x1eb8, Driver: "nvidia"}}
 }
 
 // hostModules are the modules of a host before the first driver.

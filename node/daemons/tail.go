@@ -54,8 +54,8 @@ func (t *tail) read() {
 }
 
 func (t *tail) add(line string) {
-	line = kmsg.PrintableLines(strings.TrimSpace(line))
-	line = strings.ToValidUTF8(line[:min(len(line), tailLength)], "")
+	line = strings.TrimSpace(line)
+	line = kmsg.PrintableLines(line[:min(len(line), tailLength)])
 	if line == "" {
 		return
 	}

@@ -36,12 +36,8 @@ type Function struct {
 
 // GPU is one display device of NVIDIA on the PCI bus.
 type GPU struct {
-	Address              string // domain:bus:device.function, "0000:05:00.0"
-	Vendor, Device       uint16
+	Function
 	SubVendor, SubDevice uint16
-	Class                uint32 // 24 bits, 0x030000 (VGA) or 0x030200 (3D)
-	// the driver that the device is bound to: "nvidia", "nouveau", "vfio-pci"; "" for none
-	Driver string
 	// the only driver that may take the device (driver_override); "" for any
 	Override string
 	// the device does not answer on the bus; not known of a GPU that is lent or sleeps
@@ -64,13 +60,7 @@ func GPUs(sys string) (gpus []GPU, err error) {
 		func(f Function) bool { return f.Vendor == NVIDIA && (f.Class>>8 == 0x0300 || f.Class>>8 == 0x0302) },
 	)
 	for _, f := range found {
-		g := GPU{
-			Address: f.Address,
-			Vendor:  f.Vendor,
-			Device:  f.Device,
-			Class:   f.Class,
-			Driver:  f.Driver,
-		}
+		g := GPU{Function: f}
 		dir := filepath.Join(sys, "bus/pci/devices", f.Address)
 		for name, to := range map[string]*uint16{"subsystem_vendor": &g.SubVendor, "subsystem_device": &g.SubDevice} {
 			n, err := readNumber(filepath.Join(dir, name))
@@ -106,12 +96,13 @@ func Functions(sys string, keep func(Function) bool) (all []Function, err error)
 		}
 		at := filepath.Join(dir, e.Name())
 		vendor, err := readNumber(filepath.Join(at, "vendor"))
-		class, err2 := readNumber(filepath.Join(at, "class"))
-		device, err3 := readNumber(filepath.Join(at, "device"))
-		err = errors.Join(err, err2, err3)
+		class, noClass := readNumber(filepath.Join(at, "class"))
+		device, noDevice := readNumber(filepath.Join(at, "device"))
+		err = errors.Join(err, noClass, noDevice)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
-		} else if err != nil {
+		}
+		if err != nil {
 			return nil, fmt.Errorf("PCI device %s: %w", e.Name(), err)
 		}
 		f := Function{
@@ -123,8 +114,9 @@ func Functions(sys string, keep func(Function) bool) (all []Function, err error)
 		if !keep(f) {
 			continue
 		}
-		if link, err := os.Readlink(filepath.Join(at, "driver")); err == nil {
-			f.Driver = filepath.Base(link)
+		driver, err := os.Readlink(filepath.Join(at, "driver"))
+		if err == nil {
+			f.Driver = filepath.Base(driver)
 		}
 		_, err = os.Lstat(filepath.Join(at, "physfn"))
 		f.Virtual = err == nil
@@ -137,10 +129,7 @@ func Functions(sys string, keep func(Function) bool) (all []Function, err error)
 // without a driver. They are empty if the device has none.
 func (f Function) VPD(sys string) ([]byte, error) {
 	data, err := bounded.File(filepath.Join(sys, "bus/pci/devices", f.Address, "vpd"), maxVPD)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read the vital product data of %s: %w", f.Address, err)
 	}
 	return data, nil

@@ -35,7 +35,7 @@ func TestPCI(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(sys, "bus/pci/devices/not-an-address"), 0o755))
 
 	gpus := require.Value(GPUs(sys))(t)
-	gpu := GPU{Address: "0000:05:00.0", Vendor: 0x10de, Device: 0x1eb8, SubVendor: 0x10de, SubDevice: 0x12a2, Class: 0x030000}
+	gpu := GPU{Function: Function{Address: "0000:05:00.0", Vendor: 0x10de, Device: 0x1eb8, Class: 0x030000}, SubVendor: 0x10de, SubDevice: 0x12a2}
 	second := gpu
 	second.Address, second.Class, second.Driver = "0000:af:00.0", 0x030200, "nvidia"
 	assert.Same(t, []GPU{gpu, second}, gpus)
@@ -106,8 +106,8 @@ func TestSilent(t *testing.T) {
 
 func TestOurs(t *testing.T) {
 	t.Parallel()
-	assert.Same(t, []GPU{{Address: "a"}}, Ours([]GPU{{Address: "a"}, {Address: "b", Driver: "vfio-pci"}}))
-	assert.Same(t, []GPU{{Driver: "vfio-pci"}}, Ours([]GPU{{Driver: "vfio-pci"}}))
+	assert.Same(t, []GPU{{Function: Function{Address: "a"}}}, Ours([]GPU{{Function: Function{Address: "a"}}, {Function: Function{Address: "b", Driver: "vfio-pci"}}}))
+	assert.Same(t, []GPU{{Function: Function{Driver: "vfio-pci"}}}, Ours([]GPU{{Function: Function{Driver: "vfio-pci"}}}))
 }
 
 // TestCompanions makes the nodes of nvidia-fs and gdrdrv with NVIDIA's mode, and IMEX channel 0 if the driver was told to make it,

@@ -53,14 +53,12 @@ func isDevice(path string, dev uint64) bool {
 // replaceNode creates the node under a temporary name and renames it, so that no program ever finds
 // the node missing or with a wrong mode.
 func replaceNode(path string, w wantedNode) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
 	return inOneStep(
 		path,
 		filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp"),
 		func(tmp string) error {
-			if err := unix.Mknod(tmp, unix.S_IFCHR|w.owner.mode, int(w.dev())); err != nil {
+			err := unix.Mknod(tmp, unix.S_IFCHR|w.owner.mode, int(w.dev()))
+			if err != nil {
 				return fmt.Errorf(
 					"mknod %d:%d: %w (the container has to be privileged, or needs CAP_MKNOD)",
 					w.major,
@@ -68,15 +66,11 @@ func replaceNode(path string, w wantedNode) error {
 					err,
 				)
 			}
-			if err := os.Chown(tmp, w.owner.uid, w.owner.gid); err != nil {
-				return err
-			}
-			err := os.Chmod(tmp, fs.FileMode(w.owner.mode)) // mknod applied the umask
-			if err != nil {
-				return err
-			}
 			_ = selinux.Share(tmp) // refused: the node has the label of the host's own device files
-			return nil
+			return errors.Join(
+				os.Chown(tmp, w.owner.uid, w.owner.gid),
+				os.Chmod(tmp, fs.FileMode(w.owner.mode)), // mknod applied the umask
+			)
 		},
 	)
 }
@@ -92,24 +86,24 @@ func Make(path string, major, minor uint32) error {
 
 // inOneStep makes something under a temporary name and renames it.
 func inOneStep(path, tmp string, create func(tmp string) error) error {
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err != nil {
+		return err
+	}
+	err = os.RemoveAll(tmp)
+	if err != nil {
 		return fmt.Errorf("remove what an earlier start left: %w", err)
 	}
-	err := create(tmp)
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
+	defer os.Remove(tmp) //nolint:errcheck // it is there only after an error, which is the one to report
+	err = create(tmp)
 	if err != nil {
-		_ = os.Remove(tmp) // the first error is the one to report
+		return err
 	}
-	return err
+	return os.Rename(tmp, path)
 }
 
 // makeLink creates link -> target, or replaces what is there.
 func makeLink(link, target string) error {
-	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
-		return err
-	}
 	return inOneStep(link, link+".tmp", func(tmp string) error { return os.Symlink(target, tmp) })
 }
 
@@ -156,10 +150,10 @@ func (n Nodes) Remove(created []Node) error {
 			errs = append(errs, fmt.Errorf("remove device node %s: %w", node.Path, err))
 		}
 	}
-	if err := unix.Rmdir(filepath.Join(n.Dev, capsDir)); err != nil &&
-		!errors.Is(err, fs.ErrNotExist) &&
-		!errors.Is(err, unix.ENOTEMPTY) {
-		errs = append(errs, fmt.Errorf("remove %s: %w", filepath.Join(n.Dev, capsDir), err))
+	caps := filepath.Join(n.Dev, capsDir)
+	err = unix.Rmdir(caps)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
+		errs = append(errs, fmt.Errorf("remove %s: %w", caps, err))
 	}
 	return errors.Join(errs...)
 }
@@ -191,20 +185,13 @@ func stranger(majors map[string]uint32, major uint32) (other string) {
 	return other
 }
 
-func (n Nodes) remove(node Node) error {
-	if node.Link != "" {
-		name := strings.TrimPrefix(node.Path, n.Dev+"/")
-		if target, err := os.Readlink(node.Link); err == nil && target == "../"+name {
-			if err := os.Remove(node.Link); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
+func (n Nodes) remove(node Node) (err error) {
+	target, _ := os.Readlink(node.Link) //nolint:errcheck // "": there is none
+	if target == "../"+strings.TrimPrefix(node.Path, n.Dev+"/") {
+		err = os.RemoveAll(node.Link)
 	}
-	if !node.Made || !isDevice(node.Path, unix.Mkdev(node.Major, node.Minor)) {
-		return nil
+	if node.Made && isDevice(node.Path, unix.Mkdev(node.Major, node.Minor)) {
+		err = errors.Join(err, os.RemoveAll(node.Path))
 	}
-	if err := os.Remove(node.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return err
 }

@@ -110,13 +110,8 @@ func (n Nodes) wantedNodes() ([]wantedNode, error) {
 		return nil, err
 	}
 	majors := parseMajors(text)
-	front, ok := majors["nvidia-frontend"]
-	for _, name := range []string{"nvidia", "nvidiactl"} {
-		if !ok {
-			front, ok = majors[name]
-		}
-	}
-	if !ok {
+	front := cmp.Or(majors["nvidia-frontend"], majors["nvidia"], majors["nvidiactl"])
+	if front == 0 {
 		return nil, ErrNoDriver
 	}
 	params, err := n.fields("driver/nvidia/params")
@@ -135,16 +130,17 @@ func (n Nodes) wantedNodes() ([]wantedNode, error) {
 	if n.modeset(majors) {
 		want = append(want, wantedNode{"nvidia-modeset", front, modesetMinor, own})
 	}
-	if uvm, ok := majors["nvidia-uvm"]; ok {
-		want = append(
-			want,
-			wantedNode{"nvidia-uvm", uvm, 0, own},
-			wantedNode{"nvidia-uvm-tools", uvm, uvmToolsMinor, own},
-		)
+	add := func(name, driver string, minor uint32) {
+		major, loaded := majors[driver]
+		if loaded {
+			want = append(want, wantedNode{name, major, minor, own})
+		}
 	}
+	add("nvidia-uvm", "nvidia-uvm", 0)
+	add("nvidia-uvm-tools", "nvidia-uvm", uvmToolsMinor)
 	// The driver makes IMEX channel 0 in the host's /dev only, if it was loaded to make it.
-	if major, ok := majors["nvidia-caps-imex-channels"]; ok && params["CreateImexChannel0"] == "1" {
-		want = append(want, wantedNode{"nvidia-caps-imex-channels/channel0", major, 0, own})
+	if params["CreateImexChannel0"] == "1" {
+		add("nvidia-caps-imex-channels/channel0", "nvidia-caps-imex-channels", 0)
 	}
 	fabric, err := n.wantFabric(majors)
 	if err != nil {
@@ -241,37 +237,36 @@ func (n Nodes) wantCaps(majors map[string]uint32) ([]wantedNode, error) {
 		return nil, nil
 	}
 	byMinor := map[uint32]wantedNode{}
+	visit := func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case strings.Count(path, "/")-strings.Count(n.Proc, "/") > maxCapDepth:
+			return fmt.Errorf("%s: folders deeper than %d", path, maxCapDepth)
+		case !d.Type().IsRegular():
+			return nil
+		case len(byMinor) >= maxCaps:
+			return fmt.Errorf("%s: more than %d capabilities", path, maxCaps)
+		}
+		text, err := bounded.File(path, maxText)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		c, err := parseCapability(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		name := fmt.Sprintf("nvidia-caps/nvidia-cap%d", c.minor)
+		byMinor[c.minor] = wantedNode{name, major, c.minor, owner{mode: c.mode, modify: c.modify}}
+		return nil
+	}
 	for _, dir := range []string{"driver/nvidia/capabilities", "driver/nvidia-nvlink/capabilities"} {
-		err := filepath.WalkDir(
-			filepath.Join(n.Proc, dir),
-			func(path string, d fs.DirEntry, err error) error {
-				if errors.Is(err, fs.ErrNotExist) {
-					return nil
-				}
-				if err != nil || d.IsDir() {
-					if strings.Count(path, "/")-strings.Count(n.Proc, "/") > maxCapDepth {
-						err = fmt.Errorf("%s: folders deeper than %d", path, maxCapDepth)
-					}
-					return err
-				}
-				text, err := bounded.File(path, maxText)
-				if errors.Is(err, fs.ErrNotExist) || !d.Type().IsRegular() {
-					return nil
-				}
-				if err != nil {
-					return err
-				}
-				c, err := parseCapability(text)
-				if err != nil {
-					return fmt.Errorf("%s: %w", path, err)
-				}
-				byMinor[c.minor] = (wantedNode{fmt.Sprintf("nvidia-caps/nvidia-cap%d", c.minor), major, c.minor, owner{mode: c.mode, modify: c.modify}})
-				if len(byMinor) > maxCaps {
-					return fmt.Errorf("%s: more than %d capabilities", dir, maxCaps)
-				}
-				return nil
-			},
-		)
+		err := filepath.WalkDir(filepath.Join(n.Proc, dir), visit)
 		if err != nil {
 			return nil, err
 		}

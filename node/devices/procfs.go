@@ -2,11 +2,11 @@ package devices
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -135,27 +135,23 @@ func parseOwner(fields map[string]string) owner {
 // Minors returns the minor numbers of the GPUs that the driver has taken, by PCI address, without
 // GPUs that an administrator excluded. Without a loaded driver it is empty.
 func (n Nodes) Minors() (map[string]uint32, error) {
-	dir := filepath.Join(n.Proc, "driver/nvidia/gpus")
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	files, err := filepath.Glob(filepath.Join(n.Proc, "driver/nvidia/gpus/*/information"))
+	if err != nil {
 		return nil, fmt.Errorf("ask the driver for its GPUs: %w", err)
 	}
 	minors := map[string]uint32{}
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name(), "information")
-		text, err := bounded.File(path, maxText)
-		if errors.Is(err, fs.ErrNotExist) {
+	for _, file := range files {
+		text, err := bounded.File(file, maxText)
+		if errors.Is(err, fs.ErrNotExist) { // the GPU has gone
 			continue
 		}
+		minor, excluded, wrong := parseInformation(text)
+		err = cmp.Or(err, wrong)
 		if err != nil {
-			return nil, fmt.Errorf("ask the driver for its GPUs: %w", err)
-		}
-		minor, excluded, err := parseInformation(text)
-		if err != nil {
-			return nil, fmt.Errorf("ask the driver for its GPUs: %s: %w", path, err)
+			return nil, fmt.Errorf("ask the driver for its GPUs: %s: %w", file, err)
 		}
 		if !excluded {
-			minors[e.Name()] = minor
+			minors[filepath.Base(filepath.Dir(file))] = minor
 		}
 	}
 	return minors, nil

@@ -80,7 +80,7 @@ func (a *answer) check() error {
 
 // plain returns a text of the other container for one line of a log.
 func plain(text string) string {
-	text = kmsg.PrintableLines(strings.ToValidUTF8(text[:min(len(text), maxText)], "?"))
+	text = kmsg.PrintableLines(text[:min(len(text), maxText)])
 	return strings.TrimSpace(strings.ReplaceAll(text, "\n", " "))
 }
 

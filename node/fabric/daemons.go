@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -175,17 +174,18 @@ func (f Facts) resetGPUs(ctx context.Context) error {
 // prepareSubnet waits for modules and port, and makes the folders and device files that NVLSM
 // needs.
 func (f Facts) prepareSubnet(ctx context.Context) error {
-	if err := f.awaitPort(ctx); err != nil {
+	err := f.awaitPort(ctx)
+	if err != nil {
 		return err
 	}
-	// it writes into all of them
-	for _, dir := range []string{fmRun, "var/log", "var/cache/nvlsm"} {
-		if err := os.MkdirAll(f.path(dir), 0o755); err != nil {
-			return fmt.Errorf("prepare NVLSM: %w", err)
-		}
-	}
-	// of a predecessor
-	if err := os.Remove(f.path(smSocket)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err = errors.Join(
+		// it writes into all of them
+		os.MkdirAll(f.path(fmRun), 0o755),
+		os.MkdirAll(f.path("var/log"), 0o755),
+		os.MkdirAll(f.path("var/cache/nvlsm"), 0o755),
+		os.RemoveAll(f.path(smSocket)), // of a predecessor
+	)
+	if err != nil {
 		return fmt.Errorf("prepare NVLSM: %w", err)
 	}
 	return f.makeNodes()

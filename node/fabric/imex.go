@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,17 +51,19 @@ func IMEX(f Facts) ([]daemons.Spec, error) {
 		Effect: "GPUs of other machines cannot be reached until it is back",
 		Before: func(context.Context) error {
 			text, err := bounded.File(f.path(imexConfig), maxConfig)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("configure nvidia-imex: %w", err)
+			if errors.Is(err, fs.ErrNotExist) {
+				err = nil
 			}
-			if err := os.MkdirAll(f.Work, 0o755); err != nil {
-				return fmt.Errorf("configure nvidia-imex: %w", err)
-			}
-			return atomicwriter.WriteFile(
-				config,
-				apply(text, map[string]string{"DAEMONIZE": "0", "IMEX_NODE_CONFIG_FILE": nodes}),
-				0o644,
+			text = apply(text, map[string]string{"DAEMONIZE": "0", "IMEX_NODE_CONFIG_FILE": nodes})
+			err = cmp.Or(
+				err,
+				os.MkdirAll(f.Work, 0o755),
+				atomicwriter.WriteFile(config, text, 0o644),
 			)
+			if err != nil {
+				return fmt.Errorf("configure nvidia-imex: %w", err)
+			}
+			return nil
 		},
 		StartWait: time.Minute, StopWait: 10 * time.Second,
 	}}, nil

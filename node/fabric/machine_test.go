@@ -229,5 +229,5 @@ func machine(t *testing.T, files ...map[string]string) Facts {
 }
 
 func gpu(device uint16) devices.GPU {
-	return devices.GPU{Address: "0000:17:00.0", Vendor: devices.NVIDIA, Device: device}
+	return devices.GPU{Function: devices.Function{Address: "0000:17:00.0", Vendor: devices.NVIDIA, Device: device}}
 }

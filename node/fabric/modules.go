@@ -74,10 +74,7 @@ func (f Facts) exists(name string) bool {
 func (f Facts) makeNodes() error {
 	dir := filepath.Join(f.Sys, "class/infiniband_mad")
 	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("make the device files of ib_umad: %w", err)
 	}
 	for _, e := range entries {
@@ -85,19 +82,23 @@ func (f Facts) makeNodes() error {
 		if !strings.HasPrefix(name, "umad") && !strings.HasPrefix(name, "issm") {
 			continue
 		}
-		var major, minor uint32
-		text, err := bounded.Text(filepath.Join(dir, name, "dev"), maxSmall)
-		if err != nil {
-			return fmt.Errorf("make the device file of %s: %w", name, err)
-		}
-		_, err = fmt.Sscanf(text, "%d:%d", &major, &minor)
-		if err != nil {
-			return fmt.Errorf("make the device file of %s: %w", name, err)
-		}
-		err = devices.Make(filepath.Join(f.Dev, "infiniband", name), major, minor)
+		err := f.makeNode(filepath.Join(dir, name))
 		if err != nil {
 			return fmt.Errorf("make the device file of %s: %w", name, err)
 		}
 	}
 	return nil
+}
+
+func (f Facts) makeNode(dir string) error {
+	text, err := bounded.Text(filepath.Join(dir, "dev"), maxSmall)
+	if err != nil {
+		return err
+	}
+	var major, minor uint32
+	_, err = fmt.Sscanf(text, "%d:%d", &major, &minor)
+	if err != nil {
+		return err
+	}
+	return devices.Make(filepath.Join(f.Dev, "infiniband", filepath.Base(dir)), major, minor)
 }

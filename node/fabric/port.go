@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -76,12 +75,11 @@ func portsOf(dir, device string) (usable []Port, refused []string) {
 	var numbers []int
 	for _, e := range entries {
 		n, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
+		if err == nil {
+			numbers = append(numbers, n)
 		}
-		numbers = append(numbers, n)
 	}
-	slices.SortFunc(numbers, cmp.Compare[int])
+	slices.Sort(numbers)
 	for _, n := range numbers {
 		port, err := readPort(filepath.Join(dir, device, "ports", strconv.Itoa(n)))
 		port.Device = device

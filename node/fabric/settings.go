@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -133,15 +134,15 @@ func checkFile(path string, text []byte) error {
 // programs expect.
 func (f Facts) configure() error {
 	text, err := f.configuration()
+	if err == nil {
+		err = cmp.Or(
+			os.MkdirAll(f.path(fmRun), 0o755),
+			os.MkdirAll(f.path("var/log"), 0o755),
+			os.MkdirAll(f.Work, 0o755),
+			atomicwriter.WriteFile(f.config(), text, 0o644),
+		)
+	}
 	if err != nil {
-		return fmt.Errorf("configure the fabric manager: %w", err)
-	}
-	for _, dir := range []string{f.path(fmRun), f.path("var/log"), f.Work} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("configure the fabric manager: %w", err)
-		}
-	}
-	if err := atomicwriter.WriteFile(f.config(), text, 0o644); err != nil {
 		return fmt.Errorf("configure the fabric manager: %w", err)
 	}
 	return nil

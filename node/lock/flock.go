@@ -12,16 +12,11 @@ import (
 // flock never waits. unix.EWOULDBLOCK means that another process holds a lock that excludes this
 // one.
 func flock(f *os.File, how int) error {
-	for {
-		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return &fs.PathError{Op: "flock", Path: f.Name(), Err: err}
-		}
-		return nil
+	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+	if err != nil {
+		return &fs.PathError{Op: "flock", Path: f.Name(), Err: err}
 	}
+	return nil
 }
 
 // lockFile opens a regular file, creates it if necessary, does not truncate it, and locks it; again
@@ -65,14 +60,15 @@ func lockFolder(dir string) (*os.File, error) {
 		return nil, err
 	}
 	err = flock(f, unix.LOCK_EX)
-	if err == nil {
-		return f, nil
-	}
-	f.Close()
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		f.Close()
 		return nil, &HeldError{Path: dir}
+	case err != nil:
+		f.Close()
+		return nil, nil
 	}
-	return nil, nil
+	return f, nil
 }
 
 // isSameFile says whether path still leads to the open file.

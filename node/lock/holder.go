@@ -73,7 +73,7 @@ func parse(content []byte) Holder {
 	}
 }
 
-func clean(s string) string { return strings.ToValidUTF8(kmsg.Printable(s[:min(len(s), 512)]), "") }
+func clean(s string) string { return kmsg.Printable(s[:min(len(s), 512)]) }
 
 func readHolder(f *os.File) Holder {
 	content, err := io.ReadAll(io.NewSectionReader(f, 0, maxContent))

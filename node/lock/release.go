@@ -65,18 +65,16 @@ func (l *Lock) Release() error {
 	if l.own == nil {
 		return nil
 	}
-	var errs []error
+	err := l.own.Truncate(0)
 	if isSameFile(l.legacy, l.legacyPath) {
-		if err := os.Remove(l.legacyPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("release the driver's lock: %w", err))
-		}
-	}
-	if err := l.own.Truncate(0); err != nil {
-		errs = append(errs, fmt.Errorf("release the driver's lock: %w", err))
+		err = errors.Join(err, os.RemoveAll(l.legacyPath))
 	}
 	l.close()
 	l.own = nil
 	l.legacy = nil
 	l.folder = nil
-	return errors.Join(errs...)
+	if err != nil {
+		return fmt.Errorf("release the driver's lock: %w", err)
+	}
+	return nil
 }

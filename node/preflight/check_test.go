@@ -113,7 +113,7 @@ var cases = []struct {
 		i.GPUs = []devices.GPU{gpu(a100, "vfio-pci"), at("0000:06:00.0", gpu(a100, "nvidia"))}
 	}, OK, "0000:05:00.0 (NVIDIA A100-SXM4-40GB, 10de:20b0) is lent to vfio-pci; the driver takes the other GPUs", ""},
 	{"one of two is reserved", GPUDriver, nil, func(i *Input) {
-		i.GPUs = []devices.GPU{gpu(a100, "nvidia"), {Address: "0000:06:00.0", Vendor: 0x10de, Device: a100, Override: "vfio-pci"}}
+		i.GPUs = []devices.GPU{gpu(a100, "nvidia"), {Function: devices.Function{Address: "0000:06:00.0", Vendor: 0x10de, Device: a100}, Override: "vfio-pci"}}
 	}, OK, "0000:06:00.0 (NVIDIA A100-SXM4-40GB, 10de:20b0) is lent to vfio-pci", ""},
 	{"the only one is reserved", GPUDriver, nil, func(i *Input) { i.GPUs[0].Override = "vfio-pci" }, Blocked, "lent to vfio-pci", "driver_override"},
 	{"lent since the driver was loaded", GPUDriver, nil, func(i *Input) { bound("vfio-pci", 0, false)(i); i.Stays = true }, OK, "stays, without a GPU", ""},

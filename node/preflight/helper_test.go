@@ -82,7 +82,7 @@ func (m *machine) write(name, body string) {
 func (m *machine) rename(text string) string { return strings.ReplaceAll(text, m.dir, "") }
 
 func gpu(device uint16, driver string) devices.GPU {
-	return devices.GPU{Address: "0000:05:00.0", Vendor: 0x10de, Device: device, Class: 0x030200, Driver: driver}
+	return devices.GPU{Function: devices.Function{Address: "0000:05:00.0", Vendor: 0x10de, Device: device, Class: 0x030200, Driver: driver}}
 }
 
 const (

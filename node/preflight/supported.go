@@ -148,7 +148,4 @@ func (r row) id() (id chipID, ok bool) {
 }
 
 // printable makes a text from outside fit for one line of a terminal.
-func printable(s string) string {
-	s = kmsg.Printable(s)
-	return strings.ToValidUTF8(s[:min(len(s), maxName)], "")
-}
+func printable(s string) string { return kmsg.Printable(s[:min(len(s), maxName)]) }

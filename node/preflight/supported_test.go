@@ -31,9 +31,9 @@ func TestLookup(t *testing.T) {
 	}{
 		{gpu(k80, ""), Chip{"Tesla K80", "470.xx", false, true}},
 		{gpu(v100, ""), Chip{"Tesla V100-SXM2-16GB", "", false, true}},
-		{devices.GPU{Device: v100, SubVendor: 0x10de, SubDevice: 0x1307}, Chip{"Tesla V100-SXM2-16GB-LS", "", false, true}},
-		{devices.GPU{Device: v100, SubVendor: 0x10de, SubDevice: 0x9999}, Chip{"Tesla V100-SXM2-16GB", "", false, true}},
-		{devices.GPU{Device: h100, SubVendor: 1, SubDevice: 2}, Chip{"NVIDIA H100 80GB HBM3", "", true, true}},
+		{devices.GPU{Function: devices.Function{Device: v100}, SubVendor: 0x10de, SubDevice: 0x1307}, Chip{"Tesla V100-SXM2-16GB-LS", "", false, true}},
+		{devices.GPU{Function: devices.Function{Device: v100}, SubVendor: 0x10de, SubDevice: 0x9999}, Chip{"Tesla V100-SXM2-16GB", "", false, true}},
+		{devices.GPU{Function: devices.Function{Device: h100}, SubVendor: 1, SubDevice: 2}, Chip{"NVIDIA H100 80GB HBM3", "", true, true}},
 	} {
 		if got, ok := s.Lookup(c.gpu); !ok || got != c.want {
 			t.Errorf("%+v: %+v, %v, want %+v", c.gpu, got, ok, c.want)
@@ -149,7 +149,7 @@ func FuzzReadSupported(f *testing.F) {
 			if len(c.Name) > maxName || oneLine(c.Name) != c.Name || oneLine(c.Legacy) != c.Legacy {
 				t.Errorf("%+v: %q, %q", id, c.Name, c.Legacy)
 			}
-			g := devices.GPU{Device: id.device, SubVendor: id.subVendor, SubDevice: id.subDevice}
+			g := devices.GPU{Function: devices.Function{Device: id.device}, SubVendor: id.subVendor, SubDevice: id.subDevice}
 			if _, ok := s.Lookup(g); !ok {
 				t.Errorf("%+v is not found", id)
 			}

@@ -183,7 +183,6 @@ var (
 // Exit codes of nvidia-smi: its manual page, section RETURN VALUE. Code 18 is not in it; it was
 // observed with a library that is newer than the kernel module.
 const (
-	smiOK        = 0
 	smiNoDevices = 6
 	smiOffTheBus = 15
 )

@@ -104,17 +104,11 @@ func (p *Prober) ask(ctx context.Context, o Options, usage bool) (Answer, error)
 	o.SMI = cmp.Or(o.SMI, "/usr/bin/nvidia-smi")
 	o.Timeout = cmp.Or(o.Timeout, time.Minute)
 	a, err := p.askNVML(ctx, o, usage)
-	if errors.As(err, new(*cannotStartError)) && ctx.Err() == nil {
-		var second error
-		a, second = p.askSMI(ctx, o, usage)
-		if errors.As(second, new(*cannotStartError)) {
-			err = fmt.Errorf(
-				"ask the driver: neither program of the image works: %w; %w",
-				err,
-				second,
-			)
-		} else {
-			err = second
+	if cannotStart(err) && ctx.Err() == nil {
+		first := err
+		a, err = p.askSMI(ctx, o, usage)
+		if cannotStart(err) {
+			err = fmt.Errorf("ask the driver: neither program of the image works: %w; %w", first, err)
 		}
 	}
 	if a.Devices == nil {
@@ -131,6 +125,8 @@ func (p *Prober) ask(ctx context.Context, o Options, usage bool) (Answer, error)
 type cannotStartError struct{ error }
 
 func (e *cannotStartError) Unwrap() error { return e.error }
+
+func cannotStart(err error) bool { return errors.As(err, new(*cannotStartError)) }
 
 func (p *Prober) run(
 	ctx context.Context,
@@ -183,24 +179,20 @@ func (p *Prober) askSMI(ctx context.Context, o Options, usage bool) (Answer, err
 	if err != nil {
 		return a, err
 	}
-	switch r.Code {
-	case smiOK:
-	case smiNoDevices:
+	answer, err := parseSMI(r.Stdout, usage)
+	switch {
+	case r.Code == smiNoDevices:
 		return a, nil
-	case smiOffTheBus: // the rows of the other GPUs may be there
-		if others, parse := parseSMI(r.Stdout, usage); parse == nil {
-			a.Driver = others.Driver
-			a.Devices = others.Devices
-		}
+	case r.Code == smiOffTheBus && err == nil: // the rows of the other GPUs may be there
+		a.Driver = answer.Driver
+		a.Devices = answer.Devices
 		return a, smiError(r)
-	default:
+	case r.Code != 0:
 		return a, smiError(r)
+	case err != nil:
+		return answer, fmt.Errorf("answer of %s: %w", o.SMI, err)
 	}
-	a, err = parseSMI(r.Stdout, usage)
-	if err != nil {
-		return a, fmt.Errorf("answer of %s: %w", o.SMI, err)
-	}
-	return a, a.failure()
+	return answer, answer.failure()
 }
 
 // Reasons why AskUsage did not ask.

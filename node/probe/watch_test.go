@@ -27,7 +27,7 @@ func newNode(addresses ...string) *node {
 }
 
 func (n *node) plug(address, driver string) *devices.GPU {
-	n.bus = append(n.bus, devices.GPU{Address: address, Vendor: 0x10de, Device: 0x1eb8, Driver: driver})
+	n.bus = append(n.bus, devices.GPU{Function: devices.Function{Address: address, Vendor: 0x10de, Device: 0x1eb8, Driver: driver}})
 	return &n.bus[len(n.bus)-1]
 }
 

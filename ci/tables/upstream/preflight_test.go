@@ -32,7 +32,7 @@ func TestPreflight(t *testing.T) {
 		branch := require.Value(strconv.Atoi(number))(t)
 		list := require.Value(preflight.ParseSupported(data))(t)
 		for _, e := range require.Value(supported(data, branch))(t) {
-			chip, ok := list.Lookup(devices.GPU{Device: e.device})
+			chip, ok := list.Lookup(devices.GPU{Function: devices.Function{Device: e.device}})
 			g, known := gpus.Lookup(e.device)
 			if !ok || !known {
 				t.Errorf("%s: %04x: in the node's list %v, in the table %v", file, e.device, ok, known)
