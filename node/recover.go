@@ -53,7 +53,7 @@ func isLoaded(k Kernel, module string) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil, err
+	return true, err
 }
 
 func underscores(file string) string { return strings.ReplaceAll(file, "-", "_") }

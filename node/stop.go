@@ -274,11 +274,8 @@ func (e *ending) repairRoot(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	layers, err := e.Roots.Mounted()
-	if err != nil || layers > 0 {
-		return
-	}
-	loaded, err := isLoaded(e.Kernel, "nvidia")
-	if err != nil || !loaded {
+	loaded, unknown := isLoaded(e.Kernel, "nvidia")
+	if err != nil || unknown != nil || layers > 0 || !loaded {
 		return
 	}
 	e.up.Driver.RootDir = cmp.Or(e.up.Driver.RootDir, e.up.Record.RootDir)

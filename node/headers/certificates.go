@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"path"
-	"regexp"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/confdir"
@@ -34,7 +33,6 @@ func authorities(root fs.FS, own bool, c conf, log *slog.Logger) (*x509.CertPool
 		}
 		pool = system
 	}
-	rehashed := regexp.MustCompile(`^[0-9a-f]{8}\.[0-9]+$`) // links to files in the same folder
 	files := 0
 	add := func(name string, loud bool) {
 		if files++; files > maxCertFiles {
@@ -64,7 +62,7 @@ func authorities(root fs.FS, own bool, c conf, log *slog.Logger) (*x509.CertPool
 			if hidden && d.IsDir() {
 				return fs.SkipDir
 			}
-			if !d.IsDir() && !hidden && !rehashed.MatchString(d.Name()) {
+			if !d.IsDir() && !hidden {
 				add(name, loud)
 			}
 			return nil

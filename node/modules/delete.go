@@ -105,22 +105,17 @@ type InUseError struct {
 func (e *InUseError) Error() string {
 	// NVIDIA's own container prints the first sentence; people search their logs for it.
 	text := "Could not unload NVIDIA driver kernel modules, driver is in use"
-	if len(e.Holders) == 0 {
-		return text + fmt.Sprintf(
-			": no process has its device files open, yet module %s has references (a kernel module or a mapping of a process that this container cannot see: run with hostPID)",
-			e.Module,
-		) + e.note()
+	if len(e.Holders) > 0 {
+		text += " by " + processes(e.Holders) + ". Stop these processes, or delete their pods"
+	} else {
+		text += fmt.Sprintf(": no process has its device files open, yet module %s has references "+
+			"(a kernel module or a mapping of a process that this container cannot see: "+
+			"run with hostPID)", e.Module)
 	}
-	return text + " by " + processes(
-		e.Holders,
-	) + ". Stop these processes, or delete their pods" + e.note()
-}
-
-func (e *InUseError) note() string {
-	if e.Note == "" {
-		return ""
+	if e.Note != "" {
+		text += ". " + e.Note
 	}
-	return ". " + e.Note
+	return text
 }
 
 // processes names the first of some processes.

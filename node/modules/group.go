@@ -75,7 +75,8 @@ func (g Group) describe(st *status.Companion, modules []status.Module) (live kmo
 	st.Loaded = true
 	st.Version = live.Version
 	st.SrcVersion = live.SrcVersion
-	st.Foreign = !slices.ContainsFunc(modules, func(m status.Module) bool { return m.Name == live.Name && m.SrcVersion == live.SrcVersion })
+	ours, _ := status.Named(modules, live.Name)
+	st.Foreign = ours.Name == "" || ours.SrcVersion != live.SrcVersion
 	return live
 }
 
@@ -99,12 +100,11 @@ func (c *change) set(m *status.Module) {
 
 // recorded returns the module that an instance loaded, if it is still that build.
 func (c *change) recorded(live kmod.Module) *status.Module {
-	for _, m := range c.modules {
-		if m.Name == c.module && m.SrcVersion == live.SrcVersion {
-			return &m
-		}
+	m, found := status.Named(c.modules, c.module)
+	if !found || m.SrcVersion != live.SrcVersion {
+		return nil
 	}
-	return nil
+	return &m
 }
 
 // load makes sure that the wanted companion is loaded; the error says why it is not.

@@ -116,7 +116,8 @@ func (s Stack) putBack(ctx context.Context, m status.Module) error {
 
 // Named reports whether a module of this name is among them.
 func Named(modules []status.Module, name string) bool {
-	return slices.ContainsFunc(modules, func(m status.Module) bool { return m.Name == name })
+	_, found := status.Named(modules, name)
+	return found
 }
 
 // CheckFiles returns an error if the module files of an earlier instance have changed since it

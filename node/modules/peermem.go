@@ -92,12 +92,14 @@ const (
 func OFED(root, kernelArch, release string) (string, error) {
 	source := filepath.Join(root, ofedSource)
 	container := filepath.Join(root, ofedContainer)
-	if _, err := os.Stat(source); errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Stat(container); errors.Is(err, fs.ErrNotExist) {
-			return "", nil
-		}
-		if err := os.Symlink("/"+ofedContainer, source); err != nil &&
-			!errors.Is(err, fs.ErrExist) {
+	_, own := os.Stat(source)
+	_, beside := os.Stat(container)
+	if errors.Is(own, fs.ErrNotExist) && errors.Is(beside, fs.ErrNotExist) {
+		return "", nil
+	}
+	if errors.Is(own, fs.ErrNotExist) {
+		err := os.Symlink("/"+ofedContainer, source)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", fmt.Errorf("link the sources of Mellanox's driver: %w", err)
 		}
 	}

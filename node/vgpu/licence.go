@@ -77,24 +77,15 @@ type Licence struct {
 func (f Facts) Licence() (Licence, error) {
 	f = f.withDefaults()
 	l := Licence{Tokens: map[string][]byte{}}
-	text, err := bounded.File(filepath.Join(f.Drivers, settingsName), maxSettings)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return l, fmt.Errorf(
-			"read the licence settings %s: %w",
-			filepath.Join(f.Drivers, settingsName),
-			err,
-		)
-	default:
-		l.Settings = text
-		if err := checkSettings(text); err != nil {
-			return l, fmt.Errorf(
-				"the licence settings %s: %w",
-				filepath.Join(f.Drivers, settingsName),
-				err,
-			)
-		}
+	file := filepath.Join(f.Drivers, settingsName)
+	text, err := bounded.File(file, maxSettings)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return l, fmt.Errorf("read the licence settings %s: %w", file, err)
+	}
+	l.Settings = text
+	err = checkSettings(text)
+	if err != nil {
+		return l, fmt.Errorf("the licence settings %s: %w", file, err)
 	}
 	return l, f.tokens(&l)
 }
@@ -207,10 +198,12 @@ func (f Facts) install(l Licence) error {
 		return fmt.Errorf("look for old licence tokens: %w", err)
 	}
 	for _, name := range old {
-		if l.Tokens[filepath.Base(name)] == nil {
-			if err := os.Remove(name); err != nil {
-				return fmt.Errorf("remove an old licence token: %w", err)
-			}
+		if l.Tokens[filepath.Base(name)] != nil {
+			continue
+		}
+		err := os.Remove(name)
+		if err != nil {
+			return fmt.Errorf("remove an old licence token: %w", err)
 		}
 	}
 	for name, data := range l.Tokens {
