@@ -54,12 +54,12 @@ func (d azureLinux) KernelImages(release string) []string {
 	return given(d.Headers(release) != nil, "kernel = "+release, "kernel-hwe = "+release)
 }
 
-// KernelMeta is the package of the series that machines boot by default.
 // KernelParts returns the package with the drivers of graphics, which others need: drm.
 func (d azureLinux) KernelParts(release string) []string {
 	return given(d.Headers(release) != nil, "kernel-drivers-gpu = "+release)
 }
 
+// KernelMeta is the package of the series that machines boot by default.
 func (d azureLinux) KernelMeta(string) string { return azureHeaders[0] }
 
 // BuildDirs returns one folder.

@@ -33,7 +33,7 @@ type ModuleSigner interface {
 	SignedModulesRepository(arch string) string
 	// ModuleLinker returns the packages that link modules of a flavour; nil: they come linked.
 	ModuleLinker(flavour string) []string
-	// ModuleKey returns the key that signs them.
+	// ModuleKey returns the key that signs them. Its names are "" where they are not public.
 	ModuleKey() ModuleKey
 }
 
@@ -56,11 +56,15 @@ func SigningModules(d Distro) (signer ModuleSigner, ok bool) {
 func FindModuleKey(signer string) (key ModuleKey, ok bool) {
 	for _, d := range All() {
 		system, signs := SigningModules(d)
-		if signs && strings.HasPrefix(signer, system.ModuleKey().Signer) {
-			return system.ModuleKey(), true
+		if !signs {
+			continue
+		}
+		key = system.ModuleKey()
+		if key.Signer != "" && strings.HasPrefix(signer, key.Signer) {
+			return key, true
 		}
 	}
-	return key, false
+	return ModuleKey{}, false
 }
 
 const (
@@ -175,3 +179,33 @@ func (d el) ModuleLinker(string) []string { return nil }
 func (d el) ModuleKey() ModuleKey {
 	return ModuleKey{System: d.family, Signer: "Nvidia GPU OOT CA", Builtin: "Nvidia GPU OOT signing"}
 }
+
+// cudaVersion matches DRIVER-1_KERNEL. KERNEL is a release with a point in place of the hyphen.
+var cudaVersion = lazyregexp.New(
+	`^([0-9]+(?:\.[0-9]+){1,2})-[0-9]+_([0-9]+\.[0-9]+\.[0-9]+(?:\.[0-9]+)?)\.([0-9]+\.azl3)$`,
+)
+
+// SignedModulesPrefixes returns cuda-open and, for the later kernels, cuda-open-hwe, of Microsoft's
+// repository packages.microsoft.com/azurelinux/3.0/prod/nvidia, which no base names
+// (Azure/azhpc-images, components/install_nvidiagpudriver.sh; NVIDIA/yum-packaging-precompiled-kmod,
+// DISTROS.md). Whether the proprietary modules of the package cuda are signed is not public.
+func (d azureLinux) SignedModulesPrefixes() []string { return []string{"cuda-open"} }
+
+// ParseSignedModules reads cuda-open-hwe, version 580.105.08-1_6.12.57.1.1.azl3: kernel
+// 6.12.57.1-1.azl3, as in DISTROS.md and microsoft/azurelinux, issue 13433.
+func (d azureLinux) ParseSignedModules(name, version, _ string) (set SignedModules, ok bool) {
+	m := cudaVersion().FindStringSubmatch(version)
+	if m == nil || name != "cuda-open" && name != "cuda-open-hwe" {
+		return set, false
+	}
+	return SignedModules{Release: m[2] + "-" + m[3], Flavour: openFlavour, Driver: m[1]}, true
+}
+
+// SignedModulesRepository returns nothing: the row of the matrix names the repository.
+func (d azureLinux) SignedModulesRepository(string) string { return "" }
+
+// ModuleLinker returns nothing.
+func (d azureLinux) ModuleLinker(string) []string { return nil }
+
+// ModuleKey has no names: no public source shows them.
+func (d azureLinux) ModuleKey() ModuleKey { return ModuleKey{System: d.family} }

@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
@@ -26,6 +28,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/runner"
@@ -200,6 +203,19 @@ func TestSignedModules(t *testing.T) {
 		assert.Equalf(t, canonical().Certificate.Subject.CommonName, i.Modules[0].Modules[0].Signer, "signer")
 		decoded := require.Value(recipe.Decode(require.Value(json.Marshal(planned))(t)))(t)
 		assert.Same(t, planned.Kernels, decoded.Kernels)
+		keepsSignatures(t, r, img, first.Name)
+	}
+}
+
+// keepsSignatures: signatures of the distribution's are not replaced, neither here nor by an offline signer.
+func keepsSignatures(t *testing.T, r *rig, img v1.Image, packaged string) {
+	t.Helper()
+	_, signed := kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", img, kernelmodules.SignaturesBy(signers()[0]))
+	all := map[string]v1.Image{"amd64": img}
+	_, requested := kernelmodules.RequestSignatures(t.Context(), r.b.Store, filepath.Join(t.TempDir(), "request"), all, false)
+	for _, err := range []error{signed, requested} {
+		assert.ErrorContains(t, err, "its modules are of "+packaged, "without --modules-from distribution")
+		assert.Equalf(t, failure.Usage, failure.KindOf(err), "%v", err)
 	}
 }
 
@@ -318,38 +334,47 @@ func TestSignedModulesHostile(t *testing.T) {
 	}
 }
 
-// TestSignedModulesRHEL: the repository with signed modules is switched off in a base, and counts when they are asked
-// for. The kernel is that of the package's name, system and architecture.
-func TestSignedModulesRHEL(t *testing.T) {
+// TestSignedModulesRPM: packages of the rpm family, in the repository that the base has switched off or that the row
+// names. The kernel is in the package's name or version.
+func TestSignedModulesRPM(t *testing.T) {
 	t.Parallel()
-	const kernel = "6.12.0-124.20.1.el10_1.x86_64"
-	r := newRPMRig(t, "rhel10")
-	extensions := r.Extra("/extensions")
-	for _, kmod := range []struct{ driver, epoch string }{{newDriver, ""}, {"535.999.01", "3:"}} {
-		folder := "lib/modules/" + kernel + "/extra/drivers/video/nvidia/"
-		files := []repotest.File{{Name: folder + "gdrdrv.ko", Body: "another module"}}
-		for name, module := range canonicalModules(kmod.driver, kernel) {
-			content := string(module) + string(signedTail(t, module))
-			packed := string(repotest.Compress(t, ".xz", []byte(content)))
-			files = append(files, repotest.File{Name: folder + name + ".ko.xz", Body: packed})
-		}
-		extensions.Packages = append(extensions.Packages, repotest.RPM{
-			Name: "kmod-nvidia-open-" + kmod.driver + "-6.12.0-124.20.1", EVR: kmod.epoch + kmod.driver + "-3.el10_1", Files: files,
+	for _, c := range []struct {
+		system, repository, kernel, folder string
+		name, evr                          string // with the driver as %s
+	}{
+		{"rhel10", "/extensions", "6.12.0-124.20.1.el10_1.x86_64", "extra/drivers/video/nvidia", "kmod-nvidia-open-%s-6.12.0-124.20.1", "%s-3.el10_1"},
+		{"azurelinux3.0", "/nvidia", "6.12.57.1-1.azl3", "updates", "cuda-open-hwe", "%s-1_6.12.57.1.1.azl3"},
+	} {
+		t.Run(c.system, func(t *testing.T) {
+			t.Parallel()
+			r := newRPMRig(t, c.system)
+			repository := r.Extra(c.repository)
+			named := func(form, driver string) string { return strings.Replace(form, "%s", driver, 1) }
+			for epoch, driver := range map[string]string{"": newDriver, "3:": "535.999.01"} {
+				folder := "lib/modules/" + c.kernel + "/" + c.folder + "/"
+				files := []repotest.File{{Name: folder + "gdrdrv.ko", Body: "another module"}}
+				for name, module := range canonicalModules(driver, c.kernel) {
+					content := string(module) + string(signedTail(t, module))
+					packed := string(repotest.Compress(t, ".xz", []byte(content)))
+					files = append(files, repotest.File{Name: folder + name + ".ko.xz", Body: packed})
+				}
+				repository.Packages = append(repository.Packages, repotest.RPM{Name: named(c.name, driver), EVR: epoch + named(c.evr, driver), Files: files})
+			}
+			repository.Publish()
+			planned, img := made(t, r.b, r.target(t), signedOptions(driverinfo.Open, c.kernel))
+			assert.Equalf(t, named(c.name, newDriver), planned.Kernels[0].Signed[driverinfo.Open][0].Name, "package")
+			tree := treeOf(t, img)
+			for _, e := range tree.All() {
+				name, isModule := strings.CutSuffix(filepath.Base(e.Path), ".ko")
+				if isModule {
+					want := canonicalModules(newDriver, c.kernel)[name]
+					assert.Equalf(t, true, string(want)+string(signedTail(t, want)) == read(t, tree, e.Path), "%s is the distribution's", e.Path)
+				}
+			}
+			found := findingsOf(t, &rig{r.World, r.b}, img, "module-signature")
+			assert.Equalf(t, true, len(found) == 3 && found[0].Severity == verify.Warning && strings.Contains(found[0].Message, "no key of "), "%v", found)
+			_, err := planOne(t, r.b, r.target(t), signedOptions(driverinfo.Proprietary, c.kernel))
+			assert.ErrorContains(t, err, "are open, not proprietary")
 		})
 	}
-	extensions.Publish()
-	planned, img := made(t, r.b, r.target(t), signedOptions(driverinfo.Open, kernel))
-	assert.Equalf(t, "kmod-nvidia-open-"+newDriver+"-6.12.0-124.20.1", planned.Kernels[0].Signed[driverinfo.Open][0].Name, "package")
-	tree := treeOf(t, img)
-	for _, e := range tree.All() {
-		name, isModule := strings.CutSuffix(filepath.Base(e.Path), ".ko")
-		if isModule {
-			want := canonicalModules(newDriver, kernel)[name]
-			assert.Equalf(t, true, string(want)+string(signedTail(t, want)) == read(t, tree, e.Path), "%s is the distribution's", e.Path)
-		}
-	}
-	found := findingsOf(t, &rig{r.World, r.b}, img, "module-signature")
-	assert.Equalf(t, true, len(found) == 3 && found[0].Severity == verify.Warning && strings.Contains(found[0].Message, "no key of rhel"), "%v", found)
-	_, err := planOne(t, r.b, r.target(t), signedOptions(driverinfo.Proprietary, kernel))
-	assert.ErrorContains(t, err, "are open, not proprietary")
 }

@@ -29,6 +29,8 @@ func (g *graph) addImage(i *ImageContent) string {
 			strings.Join(slices.Sorted(slices.Values(i.Flavours)), ","),
 			"kernels",
 			i.Labels[recipe.LabelKernels],
+			"packages of the modules",
+			i.Labels[recipe.LabelModulePackages],
 			"overridden",
 			i.Labels[recipe.LabelOverridden],
 			"content",

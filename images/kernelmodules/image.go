@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/description"
 	"github.com/driver-container/driver-container/images/layer"
@@ -140,11 +141,18 @@ type examinedLayer struct {
 }
 
 // moduleLayers are the image's layers; at least one has modules when there is no error. Layers of
-// this project say in the history what they are; all others are read.
+// this project say in the history what they are; all others are read. Modules that the distribution
+// signed keep its signature: they are an error.
 func moduleLayers(ctx context.Context, store *fetch.Store, img v1.Image) ([]examinedLayer, error) {
 	config, err := img.ConfigFile()
 	if err != nil {
 		return nil, fmt.Errorf("read the image's configuration: %w", err)
+	}
+	from := config.Config.Labels[recipe.LabelModulePackages]
+	if from != "" {
+		return nil, failure.Errorf(failure.Usage, "its modules are of %s, signed by the distribution with a "+
+			"key that its kernels have built in, and another signature would take the place of that one: "+
+			"use the image as it is, or build it without --modules-from distribution to sign with a key of yours", from)
 	}
 	layers, err := img.Layers()
 	if err != nil {

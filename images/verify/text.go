@@ -144,7 +144,7 @@ func signedBy(m ModuleSet) string {
 			text = fmt.Sprintf("signed by %s with %s, key %s", i.Signer, i.Hash, i.KeyID)
 			key, ofDistribution := distros.FindModuleKey(i.Signer)
 			if ofDistribution {
-				text += ", which is built into the kernels of " + key.System
+				text += ", by the name of a key that is built into the kernels of " + key.System
 			}
 		}
 		if i.Hash != "" && m.Certificate != "" {

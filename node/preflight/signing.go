@@ -120,7 +120,8 @@ func describeSignature(path string) (*sign.Description, error) {
 }
 
 // judge looks for the signer among the kernel's keys: by the certificate, else by what the
-// signature says of it. A name alone proves nothing where it is not found.
+// signature says of it. A name alone proves nothing where it is not found, unless it is that of a
+// distribution's key.
 func (s *Signatures) judge(g Signature, cert *x509.Certificate, d sign.Description) Signature {
 	name := printable(d.Issuer)
 	id := hex.EncodeToString(d.KeyID)
@@ -137,10 +138,12 @@ func (s *Signatures) judge(g Signature, cert *x509.Certificate, d sign.Descripti
 	if id == "" {
 		g.KeyID = hex.EncodeToString(d.Serial)
 	}
+	_, ofDistribution := distros.FindModuleKey(d.Issuer)
+	isNamed := cert == nil && ofDistribution // both names of the key are known, so its absence is too
 	switch {
-	case hasKey(s.Keys, name, id), cert == nil && hasBuiltin(s.Keys, d.Issuer):
+	case hasKey(s.Keys, name, id), isNamed && hasBuiltin(s.Keys, d.Issuer):
 		g.Verdict = Trusted
-	case s.KeysSeen && id != "":
+	case s.KeysSeen && (id != "" || isNamed):
 		g.Verdict = ForeignKey
 	default:
 		g.Verdict = NotSeen

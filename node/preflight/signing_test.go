@@ -153,12 +153,16 @@ func TestDistributionKeys(t *testing.T) {
 		m, in := b.machine(secure)
 		in.Load = []Loading{{"nvidia", b.signed(newSigner(t, c.signer, 9, []byte{9}, nil), nil)}}
 		got := judged(t, in)
-		assert.Equalf(t, Warning, got.Status, "%s: %s", c.signer, got.Finding)
+		assert.Equalf(t, Blocked, got.Status, "%s: %s", c.signer, got.Finding)
+		assert.Contains(t, got.Finding, "a key that the kernel does not know")
 		assert.Contains(t, got.Fix, "built into the kernels of "+c.system)
 		assert.Equalf(t, "", got.Signatures.Enrol, "what enrols a key")
 		m.write("proc/keys", b.procKeys()+"0fbf75c3 I------     1 perm 1f030000     0     0 asymmetri "+c.builtin+": X509.rsa 7e []\n")
 		got = judged(t, in)
 		assert.Equalf(t, OK, got.Status, "%s: %s", c.signer, got.Finding)
 		assert.Contains(t, got.Finding, "which the kernel knows")
+		m.gone("proc/keys")
+		got = judged(t, in)
+		assert.Equalf(t, Warning, got.Status, "%s: %s", c.signer, got.Finding)
 	}
 }

@@ -19,13 +19,16 @@ type RPMWorld struct {
 }
 
 // NewRPM starts a world with the named systems of rocky9 (a database of SQLite, signed packages),
-// rhel9, rhel10, opensuse-leap15.6 (ndb, a signed index with SHA-512 only) and centos7 (Berkeley DB; its
-// own repositories no longer exist, the matrix has others), for amd64.
+// rhel9, rhel10, azurelinux3.0, opensuse-leap15.6 (ndb, a signed index with SHA-512 only) and centos7
+// (Berkeley DB; its own repositories no longer exist, the matrix has others), for amd64.
 func NewRPM(t testing.TB, ids ...string) *RPMWorld {
 	t.Helper()
 	w := &RPMWorld{start(t), map[string]*RPMSystem{}}
+	systems := map[string]func(*World) *RPMSystem{
+		"rocky9": rocky, "rhel9": rhel, "rhel10": rhel10, "azurelinux3.0": azure, "opensuse-leap15.6": leap, "centos7": centos,
+	}
 	for _, id := range ids {
-		create, ok := map[string]func(*World) *RPMSystem{"rocky9": rocky, "rhel9": rhel, "rhel10": rhel10, "opensuse-leap15.6": leap, "centos7": centos}[id]
+		create, ok := systems[id]
 		if !ok {
 			t.Fatalf("imagetest: no rpm system %s", id)
 		}
