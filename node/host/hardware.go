@@ -17,7 +17,6 @@ import (
 	"github.com/driver-container/driver-container/kmod/kmsg"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/devices"
-	"github.com/driver-container/driver-container/node/driverroot"
 	"github.com/driver-container/driver-container/node/fabric"
 	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/preflight"
@@ -33,7 +32,7 @@ type hardware struct {
 	info    driverinfo.Description
 	supply  *supply
 	prober  probe.Prober
-	staging func() (need, spare driverroot.Space) // of the driver root, see driverroot.Root.Room
+	staging func() (need, spare preflight.Space) // of the driver root, see driverroot.Root.Room
 
 	supported func() (preflight.Supported, error) // returns the image's list, read once
 

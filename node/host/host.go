@@ -115,7 +115,7 @@ func machine(
 			info:      info,
 			supply:    supply,
 			supported: supported,
-			staging:   root.Room,
+			staging:   room(root),
 		},
 	}, nil
 }
@@ -132,6 +132,14 @@ func share(log *slog.Logger, dirs ...string) {
 		if err != nil {
 			log.Warn("SELinux may keep containers from this folder", "path", dir, "error", err)
 		}
+	}
+}
+
+// room returns what the driver root will take, for preflight.
+func room(root *driverroot.Root) func() (need, spare preflight.Space) {
+	return func() (need, spare preflight.Space) {
+		takes, frees := root.Room()
+		return preflight.Space(takes), preflight.Space(frees)
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/devices"
-	"github.com/driver-container/driver-container/node/driverroot"
 	"github.com/driver-container/driver-container/node/fabric"
 )
 
@@ -271,22 +270,22 @@ var cases = []struct {
 	{"no compile", Compiler, nil, func(i *Input) { i.CanCompile = false }, Skipped, "nothing", ""},
 
 	{"disk full", Disk, nil, func(i *Input) {
-		i.Free = func(string) (driverroot.Space, error) { return driverroot.Space{Bytes: 5 << 20, Inodes: 1 << 20}, nil }
+		i.Free = func(string) (Space, error) { return Space{Bytes: 5 << 20, Inodes: 1 << 20}, nil }
 	}, Blocked, "5 MiB are free in /state/nvidia-driver, 1.0 GiB are needed", "Free space"},
 	{"no inodes", Disk, nil, func(i *Input) {
-		i.Staging = func() (need, spare driverroot.Space) {
-			return driverroot.Space{Inodes: 9000}, driverroot.Space{Inodes: 50}
+		i.Staging = func() (need, spare Space) {
+			return Space{Inodes: 9000}, Space{Inodes: 50}
 		}
-		i.Free = func(string) (driverroot.Space, error) { return driverroot.Space{Bytes: 5 << 30, Inodes: 8000}, nil }
+		i.Free = func(string) (Space, error) { return Space{Bytes: 5 << 30, Inodes: 8000}, nil }
 	}, Blocked, "8000 inodes are free in /state/nvidia-driver, and 50 in driver roots that nobody mounts; the driver root takes 9", "df -i"},
 	{"inodes of old roots", Disk, nil, func(i *Input) {
-		i.Staging = func() (need, spare driverroot.Space) {
-			return driverroot.Space{Inodes: 9000}, driverroot.Space{Inodes: 5000}
+		i.Staging = func() (need, spare Space) {
+			return Space{Inodes: 9000}, Space{Inodes: 5000}
 		}
-		i.Free = func(string) (driverroot.Space, error) { return driverroot.Space{Bytes: 5 << 30, Inodes: 8000}, nil }
+		i.Free = func(string) (Space, error) { return Space{Bytes: 5 << 30, Inodes: 8000}, nil }
 	}, OK, "5.0 GiB free", ""},
 	{"disk unknown", Disk, nil, func(i *Input) {
-		i.Free = func(string) (driverroot.Space, error) { return driverroot.Space{}, os.ErrPermission }
+		i.Free = func(string) (Space, error) { return Space{}, os.ErrPermission }
 	}, Skipped, "not known", ""},
 	{"disk of this machine", Disk, nil, func(i *Input) { i.Free, i.NeedDisk = nil, 1 }, OK, "free in /state/nvidia-driver", ""},
 	{"nothing to compile", Disk, nil, func(i *Input) { i.CanCompile = false }, Skipped, "nothing", ""},

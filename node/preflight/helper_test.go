@@ -9,7 +9,6 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/devices"
-	"github.com/driver-container/driver-container/node/driverroot"
 	"github.com/driver-container/driver-container/node/fabric"
 )
 
@@ -125,7 +124,7 @@ func (m *machine) input() Input {
 		Supported:  list(m.t, listText),
 		CanCompile: true, Headers: "image: /usr/src/linux-headers-" + release, Compiler: "gcc-12 12.2.0", WantedGCC: "gcc-12 12.2.0",
 		StateDir: m.dir + "/state/nvidia-driver",
-		Free:     func(string) (driverroot.Space, error) { return driverroot.Space{Bytes: 40 << 30, Inodes: 1 << 20}, nil },
+		Free:     func(string) (Space, error) { return Space{Bytes: 40 << 30, Inodes: 1 << 20}, nil },
 		VGPU:     func() (string, string, bool) { return "no GPU is a vGPU", "", false },
 		Fabric:   func(fabric.Kernel) (string, string, bool) { return "no NVLink switches", "", false },
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/devices"
-	"github.com/driver-container/driver-container/node/driverroot"
 	"github.com/driver-container/driver-container/node/fabric"
 )
 
@@ -91,10 +90,10 @@ type Input struct {
 	StateDir string // folder of cache, logs and staged roots: "/var/lib/nvidia-driver"
 	// Staging returns what the driver root will take there, and what it can free for that; nil:
 	// nothing.
-	Staging func() (need, spare driverroot.Space)
+	Staging func() (need, spare Space)
 
-	Now  func() time.Time                           // nil: the clock
-	Free func(dir string) (driverroot.Space, error) // what is free in a file system; nil: statfs
+	Now  func() time.Time                // nil: the clock
+	Free func(dir string) (Space, error) // what is free in a file system; nil: statfs
 }
 
 // defaults sets the fields that are empty.
@@ -115,7 +114,10 @@ func (in *Input) defaults() {
 	}
 }
 
-func freeSpace(dir string) (free driverroot.Space, err error) {
+// Space is room in a file system.
+type Space struct{ Bytes, Inodes uint64 }
+
+func freeSpace(dir string) (free Space, err error) {
 	var fs unix.Statfs_t
 	err = unix.Statfs(dir, &fs)
 	free.Bytes = fs.Bavail * uint64(fs.Bsize)

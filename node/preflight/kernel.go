@@ -8,7 +8,6 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/osrelease"
-	"github.com/driver-container/driver-container/node/driverroot"
 )
 
 // taintDied is the bit of kernel.tainted for an Oops or a BUG since boot.
@@ -184,7 +183,7 @@ func checkCompiler(in *Input) Check {
 }
 
 func checkDisk(in *Input) Check {
-	var need, spare driverroot.Space
+	var need, spare Space
 	if in.Staging != nil {
 		need, spare = in.Staging()
 	}
