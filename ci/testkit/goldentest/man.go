@@ -3,7 +3,9 @@ package goldentest
 import (
 	"cmp"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/version"
 )
 
@@ -31,11 +34,28 @@ func Man(t *testing.T, root *cobra.Command) {
 	pages(t, dir, root)
 }
 
+// What cobra's generator writes: a date without a day, which is none for mandoc, and flags whose
+// text begins with a tab and wraps to the margin.
+var (
+	month  = regexp.MustCompile(`"([A-Z][a-z]{2}) ([0-9]{4})"`)
+	option = regexp.MustCompile(`(?m)^(?:\.PP\n)?(\\fB-.*\\fP)(?:\[=false\]|=(?:\[\]|"")?|(.+))\n\t(.*)$`)
+)
+
+// pages completes the pages of a command and of those below it. mandoc has no complaint about them,
+// where it is installed.
 func pages(t *testing.T, dir string, c *cobra.Command) {
 	t.Helper()
 	page := strings.ReplaceAll(c.CommandPath(), " ", "-")
-	text := require.Value(os.ReadFile(filepath.Join(dir, page+".1")))(t)
-	assert.Contains(t, strings.ReplaceAll(string(text), `\`, ""), page+" - "+c.Short)
+	file := filepath.Join(dir, page+".1")
+	text := string(require.Value(os.ReadFile(file))(t))
+	assert.Contains(t, strings.ReplaceAll(text, `\`, ""), page+" - "+c.Short)
+	text = month.ReplaceAllString(text, `"$1 1, $2"`)
+	text = option.ReplaceAllString(text, ".TP\n$1$2\n$3")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	mandoc, err := exec.LookPath("mandoc")
+	if err == nil {
+		tool.Must(t, mandoc, "-T", "lint", "-W", "warning", file)
+	}
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand() {
 			pages(t, dir, sub)
