@@ -3,14 +3,15 @@ package images
 import (
 	"archive/tar"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -108,6 +109,51 @@ func mutated(img v1.Image) tarball.Opener {
 	return func() (r io.ReadCloser, err error) { return mutate.Extract(img), nil }
 }
 
+// anyMember is a member of a layer, as a site, a scanner or an attacker may add one.
+func anyMember() *rapid.Generator[tar.Header] {
+	names := rapid.OneOf(
+		rapid.SampledFrom([]string{
+			"etc/site.crt", "etc/ld.so.conf.d/a.conf", "usr/bin/nvidia-smi", "usr/bin/.wh.nvidia-smi", "usr/.wh..wh..opq", ".wh.usr", ".", "../a", "/abs",
+			driverinfo.Path, driverinfo.Path + ".txt", path.Dir(driverinfo.Path) + "/.wh." + path.Base(driverinfo.Path),
+		}),
+		rapid.StringMatching(`[a-z]{1,8}(/(\.wh\.)?[a-zé \\]{1,60}){0,4}`),
+	)
+	types := []byte{tar.TypeReg, tar.TypeDir, tar.TypeFifo, tar.TypeSymlink, tar.TypeLink, tar.TypeChar, tar.TypeBlock, tar.TypeXGlobalHeader}
+	return rapid.Custom(func(rt *rapid.T) tar.Header {
+		hdr := tar.Header{Typeflag: rapid.SampledFrom(types).Draw(rt, "type")}
+		if hdr.Typeflag == tar.TypeXGlobalHeader {
+			hdr.PAXRecords = map[string]string{"path": names.Draw(rt, "path")}
+			return hdr
+		}
+		hdr.Name = names.Draw(rt, "name")
+		hdr.Mode = int64(rapid.IntRange(0, 0o7777).Draw(rt, "mode"))
+		hdr.ModTime = time.Unix(int64(rapid.IntRange(0, 1<<33).Draw(rt, "time")), 0)
+		switch hdr.Typeflag {
+		case tar.TypeReg:
+			hdr.Size = int64(rapid.IntRange(0, 2000).Draw(rt, "size"))
+		case tar.TypeSymlink, tar.TypeLink:
+			hdr.Linkname = names.Draw(rt, "target")
+		}
+		attribute := rapid.SampledFrom([]string{"", "security.capability", "trusted.overlay.opaque", "user.a"}).Draw(rt, "attribute")
+		if attribute != "" {
+			hdr.PAXRecords = map[string]string{"SCHILY.xattr." + attribute: "y"}
+		}
+		return hdr
+	})
+}
+
+// anyLayer is a valid layer: of members, of none, or once more one of the image.
+func anyLayer(t *testing.T, layers []v1.Layer) *rapid.Generator[v1.Layer] {
+	t.Helper()
+	return rapid.OneOf(
+		rapid.SampledFrom(layers),
+		rapid.Custom(func(rt *rapid.T) v1.Layer {
+			all := rapid.SliceOfN(anyMember(), 0, 5).Draw(rt, "members")
+			return tarLayer(t, rapid.SampledFrom([]string{"", ".gz", ".zst"}).Draw(rt, "compression"), all...)
+		}),
+	)
+}
+
 // TestAnyLayers: of an image that driver-build made, any layer that is added, gone, replaced or in another place is an
 // error, and so is any change of the configuration. One layer on top can be allowed.
 func TestAnyLayers(t *testing.T) {
@@ -119,12 +165,7 @@ func TestAnyLayers(t *testing.T) {
 	fieldDamages(t, good, fields)
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(fields)), func(name string) bool { return strings.HasPrefix(name, "diff_id") })
 	rapid.Check(t, func(rt *rapid.T) {
-		hdr := tar.Header{
-			Name:     rapid.SampledFrom([]string{"etc/site.crt", "opt/a", "srv/b", driverinfo.Path + ".txt"}).Draw(rt, "name"),
-			Typeflag: rapid.SampledFrom([]byte{tar.TypeReg, tar.TypeDir, tar.TypeFifo}).Draw(rt, "type"),
-			Mode:     int64(rapid.IntRange(0, 0o7777).Draw(rt, "mode")),
-		}
-		with := tarLayer(t, rapid.SampledFrom([]string{".gz", ".zst"}).Draw(rt, "compression"), hdr)
+		with := anyLayer(t, layers).Draw(rt, "layer")
 		at := rapid.IntRange(0, len(layers)-1).Draw(rt, "at")
 		other := rapid.IntRange(0, len(layers)-1).Filter(func(n int) bool { return n != at }).Draw(rt, "other")
 		all := slices.Clone(layers)
@@ -141,19 +182,25 @@ func TestAnyLayers(t *testing.T) {
 			all[other] = kept
 			img = layered(t, good, all)
 		case "replace":
+			if with == all[at] {
+				rt.Skip("the same image")
+			}
 			all[at] = with
 			img = layered(t, good, all)
 		case "configure":
 			what = rapid.SampledFrom(names).Draw(rt, "field")
 			img = fields[what]
 		}
-		wantUnfit(rt, r.b, what, img)
-		if what == "add" && at == len(layers)-1 {
-			o := verify.Options{AllowedLayers: []v1.Hash{require.Value(with.DiffID())(t)}}
-			found := require.Value(examiner(r.b).Verify(context.Background(), "x", img, o))(t)
-			assert.NoErrorf(rt, verify.Unfit(found), "%v", found)
+		said := wantUnfit(rt, r.b, what, img)
+		added := what == "add" || what == "replace" && at < len(layers)-1 // without a description it is an image of others
+		if added {
+			assert.Containsf(rt, said, fmt.Sprintf("(%s) is not of the build: it has ", require.Value(with.Digest())(t)), "%s", what)
 		}
 	})
+	site := tarLayer(t, ".gz", tar.Header{Name: "etc/site.crt", Typeflag: tar.TypeReg, Size: 1})
+	o := verify.Options{AllowedLayers: []v1.Hash{require.Value(site.DiffID())(t)}}
+	found := require.Value(examiner(r.b).Verify(t.Context(), "x", layered(t, good, append(layers, site)), o))(t)
+	assert.NoErrorf(t, verify.Unfit(found), "%v", found)
 }
 
 // lost is an image that lacks the content of a layer.
