@@ -20,6 +20,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/bundletest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -27,7 +28,7 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// server is go-containerregistry's registry. It answers the nth request, and all after it, with a status.
+// server is a registry: a strict one with the referrers API, or that of go-containerregistry. It answers the nth request, and all after it, with a status.
 type server struct {
 	*httptest.Server
 	requests, failAt, status, puts, patches, manifests atomic.Int64
@@ -36,7 +37,10 @@ type server struct {
 func newServer(t *testing.T, referrers bool) *server {
 	t.Helper()
 	s := &server{}
-	inner := ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)), ggcr.WithReferrersSupport(referrers))
+	inner := ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)))
+	if referrers {
+		inner = imagetest.NewRegistry(t)
+	}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if at := s.failAt.Load(); s.requests.Add(1) >= at && at > 0 {
 			if s.status.Load() == 0 { // the body is cut

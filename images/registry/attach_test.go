@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
@@ -76,16 +75,17 @@ func names(t *testing.T, all []oci.Attachment) []string {
 	return out
 }
 
-var registries = map[string][]ggcr.Option{"without the API": nil, "with the API": {ggcr.WithReferrersSupport(true)}}
+// registries lack the API of referrers, or are strict and have it.
+var registries = map[string]func(*testing.T) *fake{"without the API": newFake, "with the API": newStrict}
 
 // TestAttach attaches referrers, referrers of referrers and signatures to an index and one of its images,
 // finds all of them, and does it again without sending anything.
 func TestAttach(t *testing.T) {
 	t.Parallel()
-	for name, options := range registries {
+	for name, start := range registries {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFake(t, options...)
+			f := start(t)
 			img := imagetest.RandomImage(t, "amd64", 1000, "one")
 			index := imagetest.Index(t, img, imagetest.RandomImage(t, "arm64", 1000, "one"))
 			ref := f.host() + "/team/driver:1"
@@ -120,7 +120,7 @@ func TestAttach(t *testing.T) {
 			assert.Samef(t, sorted(names(t, want)), sorted(names(t, got)), "content")
 			assert.Same(t, onIndex.Manifest.Desc.Annotations, got[0].Manifest.Desc.Annotations)
 			_, tagged := fallback(t, f, imagetest.Digest(t, img))
-			assert.Equal(t, len(options) == 0, tagged)
+			assert.Equal(t, name == "without the API", tagged)
 		})
 	}
 }
@@ -237,7 +237,7 @@ func TestAttachmentsRefuse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFake(t, ggcr.WithReferrersSupport(true))
+			f := newStrict(t)
 			ref := f.host() + "/team/driver:1"
 			mustPush(t, ref, img)
 			require.Value(client(t).Attach(t.Context(), ref, good, stranger))(t)
@@ -277,7 +277,7 @@ func TestAttachmentsRefuse(t *testing.T) {
 // writes it.
 func TestArtifacts(t *testing.T) {
 	t.Parallel()
-	f := newFake(t, ggcr.WithReferrersSupport(true))
+	f := newStrict(t)
 	img := imagetest.RandomImage(t, "amd64", 10, "one")
 	chart := require.Value(oci.NewReferrer(v1.Descriptor{Digest: oci.HashOf(nil)}, "application/vnd.cncf.helm.config.v1+json",
 		[]oci.Blob{oci.BytesBlob("application/vnd.cncf.helm.chart.content.v1.tar+gzip", []byte("chart"), nil)}, nil))(t)
@@ -336,10 +336,14 @@ func put(t *testing.T, f *fake, repo, tag string, mediaType types.MediaType, raw
 // mounting, and again without sending anything.
 func TestCopy(t *testing.T) {
 	t.Parallel()
-	for name, options := range registries {
+	for name, start := range registries {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			from, to := newFake(t, ggcr.WithReferrersSupport(len(options) == 0)), newFake(t, options...)
+			other := newFake
+			if name == "without the API" {
+				other = newStrict
+			}
+			from, to := other(t), start(t)
 			img := imagetest.RandomImage(t, "amd64", 1000, "one")
 			index := imagetest.Index(t, img)
 			ref := from.host() + "/team/driver:1"
@@ -369,7 +373,7 @@ func TestCopy(t *testing.T) {
 // TestAttachIndex: a referrer may be an index. What it names goes with it.
 func TestAttachIndex(t *testing.T) {
 	t.Parallel()
-	f := newFake(t, ggcr.WithReferrersSupport(true))
+	f := newStrict(t)
 	img := imagetest.RandomImage(t, "amd64", 10, "one")
 	from, to := f.host()+"/team/driver:1", f.host()+"/other:1"
 	mustPush(t, from, img)

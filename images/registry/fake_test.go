@@ -31,7 +31,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // mounted, a manifest needs its blobs, and tests can inject faults.
 type fake struct {
 	*httptest.Server
-	inner http.Handler
+	inner  http.Handler
+	strict bool // inner is strict and complete itself
 
 	mu      sync.Mutex
 	blobs   map[string]map[string][]byte // repository -> digest -> content
@@ -41,10 +42,23 @@ type fake struct {
 	fault   func(w http.ResponseWriter, r *http.Request) bool
 }
 
-func newFake(t *testing.T, options ...ggcr.Option) *fake {
+// newFake starts one without the API of referrers.
+func newFake(t *testing.T) *fake {
 	t.Helper()
 	f := &fake{blobs: map[string]map[string][]byte{}}
-	f.inner = ggcr.New(append(options, ggcr.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)), ggcr.WithBlobHandler(f))...)
+	f.inner = ggcr.New(ggcr.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)), ggcr.WithBlobHandler(f))
+	return f.start(t)
+}
+
+// newStrict starts one with the API of referrers, whose blobs the test cannot see.
+func newStrict(t *testing.T) *fake {
+	t.Helper()
+	f := &fake{inner: imagetest.NewRegistry(t), strict: true}
+	return f.start(t)
+}
+
+func (f *fake) start(t *testing.T) *fake {
+	t.Helper()
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
 	return f
@@ -127,6 +141,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	repo, rest, isBlob := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v2/"), "/blobs/")
 	switch {
+	case f.strict:
+		f.inner.ServeHTTP(w, r)
 	case isBlob && r.Method == http.MethodPost && f.mount(repo, r.URL.Query()):
 		w.WriteHeader(http.StatusCreated)
 	case isBlob && r.Method == http.MethodGet:

@@ -209,15 +209,19 @@ func (s *session) listed(
 	return all, has, nil
 }
 
-// readReferrers adds the entries of an index.
+// readReferrers adds the entries of an index. Some registries write null for a list without entries.
 func readReferrers(all []v1.Descriptor, index []byte) ([]v1.Descriptor, error) {
-	var list struct {
-		Manifests *[]struct{ Digest string }
-	}
-	if err := json.Unmarshal(index, &list); err != nil || list.Manifests == nil {
+	var list struct{ Manifests json.RawMessage }
+	err := json.Unmarshal(index, &list)
+	if err != nil || list.Manifests == nil {
 		return nil, final(errors.New("the list of referrers is malformed: it has no manifests"))
 	}
-	for _, entry := range *list.Manifests {
+	var entries []struct{ Digest string }
+	err = json.Unmarshal(list.Manifests, &entries)
+	if err != nil {
+		return nil, final(fmt.Errorf("the list of referrers is malformed: %w", err))
+	}
+	for _, entry := range entries {
 		h, err := v1.NewHash(entry.Digest)
 		if err != nil || h.Algorithm != "sha256" {
 			return nil, final(

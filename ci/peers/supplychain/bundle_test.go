@@ -50,6 +50,12 @@ func TestBundle(t *testing.T) {
 	keys, file := signingKeys(t), filepath.Join(t.TempDir(), "bundle.tar")
 	key := keys["p256"]
 	writeBundle(t, file, key, signature.Both)
+	layout := t.TempDir()
+	tool.Must(t, "tar", "-xf", file, "-C", layout)
+	assert.NoErrorf(t, Validate(t, Layout, layout), "image-spec's schemas")
+	index := filepath.Join(layout, "index.json")
+	testfile.Write(t, index, strings.Replace(testfile.Read(t, index), `"digest":"sha256:`, `"digest":"sha256:x`, 1))
+	assert.Errorf(t, Validate(t, Layout, layout), "a digest that is none")
 	assert.NoError(t, SkopeoCopy(t, file, "1", t.TempDir()))
 	p := newProject(t)
 	Registries(t, func(t *testing.T, host string) {

@@ -1,13 +1,9 @@
 package supplychain
 
 import (
-	"io"
-	"log"
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/google/go-containerregistry/pkg/registry"
 
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 )
@@ -21,17 +17,11 @@ func Registries(t *testing.T, test func(t *testing.T, host string)) {
 	}
 }
 
-// RegistryWithReferrers starts go-containerregistry's registry on loopback, without TLS, and
-// returns its HOST:PORT. It has the referrers API, in random order and with the media type of the
-// config as artifactType.
+// RegistryWithReferrers starts olareg on loopback, without TLS, and returns its HOST:PORT. It has
+// the referrers API.
 func RegistryWithReferrers(t testing.TB) string {
 	t.Helper()
-	server := httptest.NewServer(
-		registry.New(
-			registry.WithReferrersSupport(true),
-			registry.Logger(log.New(io.Discard, "", 0)),
-		),
-	)
+	server := httptest.NewServer(imagetest.NewRegistry(t))
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://")
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/bundletest"
 	"github.com/driver-container/driver-container/ci/testkit/commandtest"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -47,8 +49,9 @@ func (anonymous) Resolve(authn.Resource) (authn.Authenticator, error) { return a
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{dir: t.TempDir()}
-	for n, name := range []*string{&w.origin, &w.site} {
-		s := httptest.NewServer(ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)), ggcr.WithReferrersSupport(n == 0)))
+	registries := map[*string]http.Handler{&w.origin: imagetest.NewRegistry(t), &w.site: ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)))}
+	for name, handler := range registries {
+		s := httptest.NewServer(handler)
 		t.Cleanup(s.Close)
 		*name = strings.TrimPrefix(s.URL, "http://") + "/gpu/driver"
 	}

@@ -1,11 +1,12 @@
 // Command validate reads a document with the library of the format's own project and prints what it
 // refuses:
 //
-//	validate spdx|cyclonedx|statement|provenance|openvex FILE
+//	validate spdx|cyclonedx|statement|provenance|openvex|layout FILE
 //
 // spdx is SPDX JSON, cyclonedx CycloneDX JSON, statement any in-toto statement v1, provenance one
 // with an SLSA provenance v1, openvex an OpenVEX document. A member that the library does not know
-// is an error too.
+// is an error too. layout is the folder of an OCI layout: image-spec's schemas judge its index and
+// every index, manifest and configuration that it leads to.
 package main
 
 import (
@@ -22,32 +23,36 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-var kinds = map[string]func([]byte) error{
-	"spdx":       validateSPDX,
-	"cyclonedx":  validateCycloneDX,
-	"statement":  validateStatement,
-	"provenance": validateProvenance,
-	"openvex":    validateOpenVEX,
+var kinds = map[string]func(path string) error{
+	"spdx":       document(validateSPDX),
+	"cyclonedx":  document(validateCycloneDX),
+	"statement":  document(validateStatement),
+	"provenance": document(validateProvenance),
+	"openvex":    document(validateOpenVEX),
+	"layout":     validateLayout,
+}
+
+// document reads a file for its validation.
+func document(validate func([]byte) error) func(path string) error {
+	return func(path string) error {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return validate(data)
+	}
 }
 
 func main() {
 	if len(os.Args) != 3 || kinds[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: validate spdx|cyclonedx|statement|provenance|openvex FILE")
+		fmt.Fprintln(os.Stderr, "usage: validate spdx|cyclonedx|statement|provenance|openvex|layout FILE")
 		os.Exit(2)
 	}
-	data, err := os.ReadFile(os.Args[2])
+	err := kinds[os.Args[1]](os.Args[2])
 	if err != nil {
-		fail(err)
+		fmt.Fprintf(os.Stderr, "validate: %s: %v\n", os.Args[2], err)
+		os.Exit(1)
 	}
-	err = kinds[os.Args[1]](data)
-	if err != nil {
-		fail(err)
-	}
-}
-
-func fail(err error) {
-	fmt.Fprintf(os.Stderr, "validate: %s: %v\n", os.Args[2], err)
-	os.Exit(1)
 }
 
 func validateSPDX(data []byte) error {
