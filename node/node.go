@@ -26,6 +26,7 @@ type Node struct {
 type Options struct {
 	Log    *slog.Logger  // required
 	Status *status.Store // required
+	Choice string        // see status.Snapshot
 	// Served is called when the start is complete and the long wait begins: the memory of the start
 	// can be freed. Run needs it, and Ended.
 	Served func()

@@ -67,6 +67,11 @@ var schemas = map[string]printed{
 		reflect.TypeFor[host.Baked](),
 		false,
 	},
+	"baked": {
+		"baked.json of a state folder: the drivers that were baked into it",
+		reflect.TypeFor[host.Index](),
+		false,
+	},
 	"audit": {
 		"What nodes run, as driver-build audit -o json prints it",
 		reflect.TypeFor[fleet.Audit](),

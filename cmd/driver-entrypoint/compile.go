@@ -85,6 +85,9 @@ func (p *program) bakeCommand() *cobra.Command {
 		Long: `bake makes what a start needs, on a machine without a GPU: the modules for the kernels named, and the driver root. A node whose
 --state-dir is that folder, with the same driver image, neither compiles nor copies. What does not fit, the start makes itself.
 
+Each call adds a driver to the folder, or replaces that of an earlier call with the same driver, system and architecture. baked.json lists them. A start
+takes one of them if the driver of its own image does not drive the GPUs.
+
 The headers of the kernels are in the image, on this machine (--pid=host, or its /usr at /host/usr), or fetched.
 Without --privileged, folders of the image that a volume covers are empty in the driver root.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -97,6 +97,12 @@ func (p *program) serve(
 		safe = kubernetes.NewSafeLoad(client, cfg.Host, cfg.Pod)
 		o.SafeLoad = safe
 	}
+	choice, err := p.choose(ctx, cfg)
+	if err != nil {
+		status.WriteTermination(cfg.Termination, err, p.log())
+		return err
+	}
+	o.Choice = choice
 	n, err := p.node(cfg, o)
 	if err != nil {
 		status.WriteTermination(cfg.Termination, err, p.log())

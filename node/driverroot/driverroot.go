@@ -30,6 +30,9 @@ type Root struct {
 	ID      string // identity of the image's content, 64 hex digits (driverinfo.Description.ID)
 	Version string // version of the driver: "535.261.03"
 	Release string // of the kernel whose modules AddModules adds: "6.1.0-38-amd64"
+	// Baked are the folders of staged roots that Prune leaves: those of drivers that were baked into
+	// a machine image, which serve other nodes.
+	Baked []string
 	// NoMounts says that this container is not privileged: it may not mount, change its root or
 	// give files to other users. The root is then made without any of these, and cannot be served.
 	NoMounts bool
@@ -84,13 +87,22 @@ var (
 
 // folder returns the folder of an image's copy: Storage/roots/535.261.03-0123456789ab.
 func (r *Root) folder(version, id string) (string, error) {
+	name, err := Folder(version, id)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(r.Storage, name), nil
+}
+
+// Folder returns the folder of an image's copy below the storage: roots/535.261.03-0123456789ab.
+func Folder(version, id string) (string, error) {
 	if !versionFormat().MatchString(version) {
 		return "", fmt.Errorf("driver version %q: want numbers and dots, as 535.261.03", version)
 	}
 	if !idFormat().MatchString(id) {
 		return "", fmt.Errorf("identity of the image %q: want at least 12 hex digits", id)
 	}
-	return filepath.Join(r.Storage, rootsDir, version+"-"+id[:12]), nil
+	return filepath.Join(rootsDir, version+"-"+id[:12]), nil
 }
 
 // makeRunDirs creates the folders of the daemons' sockets in the image's /run. It is called before

@@ -77,6 +77,12 @@ func readMarker(root *os.Root) (marker, error) {
 	return m, nil
 }
 
+// Check returns why a folder is not a whole staged root of a driver and an image; nil when it is.
+func Check(dir, version, id string) error {
+	root := Root{Version: version, ID: id}
+	return root.damage(dir)
+}
+
 // damage returns how the staged root in a folder differs from this one; nil when it can be used.
 func (r *Root) damage(dir string) error {
 	root, err := os.OpenRoot(dir)

@@ -27,7 +27,7 @@ func (r *Root) Prune(ctx context.Context, needed []string) error {
 	if err := r.Sync(ctx); err != nil && ctx.Err() == nil {
 		r.Log.Warn("the driver root is not on the disk yet", "error", err)
 	}
-	return r.prune(keepRoots, needed)
+	return r.prune(keepRoots, slices.Concat(needed, r.Baked))
 }
 
 // prune removes old staged roots, except our own and the newest keep others. It keeps roots that
@@ -62,7 +62,7 @@ func (r *Root) prune(keep int, needed []string) error {
 		func(a, b old) int { return cmp.Or(b.used.Compare(a.used), cmp.Compare(a.dir, b.dir)) },
 	)
 	for _, o := range olds[min(max(keep, 0), len(olds)):] {
-		errs = append(errs, r.removeUnused(o.dir))
+		errs = append(errs, r.Remove(o.dir))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove old driver roots: %w", err)
@@ -79,7 +79,8 @@ func stagedAt(dir string) time.Time {
 	return st.ModTime()
 }
 
-func (r *Root) removeUnused(dir string) error {
+// Remove removes a staged root, unless it is mounted here or in a pod.
+func (r *Root) Remove(dir string) error {
 	used, err := mounttable.Shows(dir)
 	if err != nil {
 		return err

@@ -231,7 +231,7 @@ func (r *Root) removeLeftovers(roots string) error {
 		if !strings.HasPrefix(e.Name(), tmpPrefix) {
 			continue
 		}
-		if err := r.removeUnused(filepath.Join(roots, e.Name())); err != nil {
+		if err := r.Remove(filepath.Join(roots, e.Name())); err != nil {
 			return fmt.Errorf("remove what an earlier start left: %w", err)
 		}
 	}

@@ -27,27 +27,6 @@ type Bake struct {
 	modules func(ctx context.Context, release string) (*kbuild.Set, string, error)
 }
 
-// Baked is what Bake put into a state folder.
-type Baked struct {
-	Driver  string        `json:"driver"`
-	OS      string        `json:"os"`
-	Arch    string        `json:"arch"`
-	ID      string        `json:"id"`   // of the image
-	Root    string        `json:"root"` // folder of the driver root, below the state folder
-	Kernels []BakedKernel `json:"kernels"`
-}
-
-// BakedKernel is a kernel whose modules need no compiling.
-type BakedKernel struct {
-	Release string `json:"release"`
-	Flavour string `json:"flavour"`
-	// "image": the image has them itself; "cache": they are in the folder
-	Source  string            `json:"source"`
-	Folder  string            `json:"folder,omitempty"` // of the modules, below the state folder
-	Signer  string            `json:"signer,omitempty"`
-	Modules map[string]string `json:"modules"` // name -> sha256
-}
-
 // Run makes the modules for each kernel and the driver root, each under a temporary name until it
 // is whole. It may run again with other kernels, or another image: what is there and fits stays.
 // Errors: config.ErrConfig, lock.ErrHeld, *buildtree.NoHeadersError, *kbuild.CompileError, those of
@@ -80,8 +59,13 @@ func (b Bake) Run(ctx context.Context, log *slog.Logger) (Baked, error) {
 		return Baked{}, err
 	}
 	defer unlock()
-	baked := Baked{Driver: info.Driver, OS: info.OS, Arch: info.Arch, ID: info.ID}
-	if err := b.fill(ctx, &baked, info, log); err != nil {
+	index, err := readIndex(b.Config.StateDir)
+	if err != nil {
+		return Baked{}, fmt.Errorf("%w: %w", config.ErrConfig, err)
+	}
+	baked := Baked{Driver: info.Driver, OS: info.OS, Arch: info.Arch, VGPU: info.VGPU, ID: info.ID}
+	err = b.fill(ctx, &baked, index, info, log)
+	if err != nil {
 		return Baked{}, fmt.Errorf("bake into %s: %w", b.Config.StateDir, err)
 	}
 	return baked, nil
@@ -123,6 +107,7 @@ func (b Bake) lock() (unlock func(), err error) {
 func (b Bake) fill(
 	ctx context.Context,
 	baked *Baked,
+	index Index,
 	info driverinfo.Description,
 	log *slog.Logger,
 ) error {
@@ -146,18 +131,37 @@ func (b Bake) fill(
 		baked.add(b.Config.StateDir, release, source, set)
 		log.Info("modules", "kernel", release, "source", source, "path", set.Dir)
 	}
-	dir, err := root.Stage(ctx, nil)
+	others := index.roots(b.Config.StateDir)
+	dir, err := root.Stage(ctx, others)
 	if err != nil {
 		return err
 	}
-	baked.Root = filepath.Join("roots", filepath.Base(dir))
+	baked.Root, err = filepath.Rel(b.Config.StateDir, dir)
+	if err != nil {
+		return err
+	}
 	for _, release := range b.Kernels {
 		root.Release = release
 		if err := root.AddModules(ctx, dir, sets[release].Modules); err != nil {
 			return err
 		}
 	}
-	return root.Sync(ctx)
+	saved, err := root.Share(ctx, dir, others)
+	if err != nil {
+		return err
+	}
+	log.Info("files shared with other baked drivers", "path", dir, "bytes", saved)
+	err = root.Sync(ctx)
+	if err != nil {
+		return err
+	}
+	index, old := index.with(*baked)
+	err = index.write(b.Config.StateDir)
+	if err != nil || old == nil || old.Root == baked.Root {
+		return err
+	}
+	log.Info("another image of this driver was baked before", "driver", old.Driver, "id", old.ID)
+	return root.Remove(filepath.Join(b.Config.StateDir, old.Root))
 }
 
 // add adds a kernel.

@@ -62,6 +62,7 @@ func New(cfg config.Config, o node.Options) (*node.Node, error) {
 				Truncate(time.Second),
 			Kernel: release,
 			Wanted: info.Driver,
+			Choice: o.Choice,
 		},
 		status.Folder(cfg.Run),
 		o.Log,
@@ -89,8 +90,13 @@ func machine(
 	if err != nil {
 		return node.Machine{}, err
 	}
+	baked, err := readIndex(cfg.StateDir)
+	if err != nil { // what was baked may be removed when it is old
+		log.Warn("baked drivers are not known", "error", err)
+	}
 	root := newRoot(cfg, info, release, onHost, log)
-	supply := &supply{cfg: cfg, info: info, log: log, signer: signer}
+	root.Baked = baked.roots(cfg.StateDir)
+	supply := &supply{cfg: cfg, info: info, log: log, signer: signer, baked: baked}
 	supported := sync.OnceValues(
 		func() (preflight.Supported, error) { return preflight.ReadSupported(supportedGPUs) },
 	)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +32,8 @@ const (
 	imageModules = "/usr/share/nvidia-driver/modules"
 	scratchDir   = "/var/tmp/nvidia-driver"
 	fetchedDir   = "/var/tmp/nvidia-driver-headers" // of kernels, from repositories
-	// number of sets of modules in the cache: two drivers on three kernels
+	modulesDir   = "modules"                        // of the cache, below the state folder
+	// number of sets of modules in the cache beside baked ones: two drivers on three kernels
 	keepSets = 6
 )
 
@@ -45,6 +47,8 @@ type supply struct {
 	image   string       // folder of the image's modules; "": imageModules
 	scratch string       // "": scratchDir
 
+	baked Index // what was baked into the state folder
+
 	toolkitImage string // root with the sources for a Driver Toolkit; "": "/"
 
 	leftAlone []string // what mounted images have that does not fit, by the last Find
@@ -54,7 +58,7 @@ type supply struct {
 func (s *supply) work() string { return cmp.Or(s.scratch, scratchDir) }
 
 func (s *supply) cache() kbuild.Cache {
-	return kbuild.Cache{Dir: filepath.Join(s.cfg.StateDir, "modules")}
+	return kbuild.Cache{Dir: filepath.Join(s.cfg.StateDir, modulesDir)}
 }
 
 // moduleImage is a mounted image as the origin of headers.
@@ -208,6 +212,7 @@ func (s *supply) Keep(ctx context.Context, set *kbuild.Set, needed []string) (*k
 	if err != nil {
 		return nil, err
 	}
+	needed = slices.Concat(needed, s.baked.modules(s.cfg.StateDir))
 	if err := errors.Join(s.cache().Prune(keepSets, needed...), os.RemoveAll(s.work())); err != nil {
 		s.log.Warn("old modules or the scratch folder not removed", "error", err)
 	}

@@ -100,10 +100,18 @@ func steps() []step {
 
 // Run runs every check, also after one that blocks, and returns the findings in the order of the
 // checks. With a cancelled context it returns the findings so far.
-func Run(ctx context.Context, in Input) []Check {
+func Run(ctx context.Context, in Input) []Check { return run(ctx, in, steps()) }
+
+// RunGPUs runs only the checks whether the driver and its modules drive the GPUs.
+func RunGPUs(ctx context.Context, in Input) []Check {
+	others := func(s step) bool { return s.name != GPUSupported && s.name != GPUFlavour }
+	return run(ctx, in, slices.DeleteFunc(steps(), others))
+}
+
+func run(ctx context.Context, in Input, steps []step) []Check {
 	in.defaults()
 	var checks []Check
-	for _, s := range steps() {
+	for _, s := range steps {
 		if ctx.Err() != nil {
 			break
 		}

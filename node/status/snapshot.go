@@ -92,14 +92,16 @@ type Snapshot struct {
 	Pod      string    `json:"pod,omitempty"`   // name of its pod
 	PodSpace string    `json:"podNamespace,omitempty"`
 	PodUID   string    `json:"podUID,omitempty"`
-	Image    string    `json:"image,omitempty"`    // name of its image
-	Started  time.Time `json:"started"`            // when the instance began
-	Updated  time.Time `json:"updated"`            // when the status was last written
-	Kernel   string    `json:"kernel"`             // the node's release
-	Wanted   string    `json:"wanted"`             // version of the image's driver
-	Phases   []Timing  `json:"phases,omitempty"`   // of the last start, with their durations
-	Warnings []string  `json:"warnings,omitempty"` // of this instance
-	Counters Counters  `json:"counters"`           // since the instance began
+	Image    string    `json:"image,omitempty"` // name of its image
+	Started  time.Time `json:"started"`         // when the instance began
+	Updated  time.Time `json:"updated"`         // when the status was last written
+	Kernel   string    `json:"kernel"`          // the node's release
+	Wanted   string    `json:"wanted"`          // version of the image's driver
+	// why a baked driver serves in place of the image's own one, or why none does
+	Choice   string   `json:"choice,omitempty"`
+	Phases   []Timing `json:"phases,omitempty"`   // of the last start, with their durations
+	Warnings []string `json:"warnings,omitempty"` // of this instance
+	Counters Counters `json:"counters"`           // since the instance began
 	// LastFailure is the last failed start of this boot, even if a later start succeeded.
 	LastFailure *Failure `json:"lastFailure,omitempty"`
 

@@ -43,6 +43,7 @@ func WriteText(out io.Writer, st Snapshot, run string, s kmod.System, instances 
 	if st.Wanted != "" {
 		t.row("wanted", "driver %s, which the image of that instance has", st.Wanted)
 	}
+	t.row("choice", "%s", st.Choice)
 	t.driver(st, run, s, dead)
 	t.parts(st, s, dead)
 	for _, p := range st.Phases {

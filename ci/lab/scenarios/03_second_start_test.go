@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
+	"github.com/driver-container/driver-container/images/rehearse/gpu"
 )
 
 // The second start on a node compiles nothing and copies nothing. It reads each module twice: for its
@@ -40,20 +41,24 @@ func Test03SecondStart(t *testing.T) {
 	assert.Equalf(t, cached, kept(), "cache and staged roots")
 }
 
-// The first start on a node with a baked folder compiles nothing and copies nothing.
+// The first start on a node with a baked folder compiles nothing and copies nothing. The folder has a second
+// driver, for machines with older GPUs: there it serves in place of the image's, with its own programs and
+// libraries, also after a restart, and without any image on a machine that is no node.
 func Test03Baked(t *testing.T) {
 	lab.Gate(t)
 	kernel, state := lab.Kernel(t, "debian12"), t.TempDir()
-	tool.Must(t, "cp", "-a", d535.modules(t, kernel), filepath.Join(state, "modules")) // another test may have compiled them
-	out, err := func() ([]byte, error) {
-		making.Lock()
-		defer making.Unlock()
-		return d535.run(t, kernel, state, "bake", "--into", "/var/lib/nvidia-driver", "--kernel", kernel.Release, "--kernel-module-type", closed, "--fetch-headers=false")
-	}()
-	require.NoErrorf(t, err, "bake: %s", out)
-	contains(t, string(out), logtest.Staged, `baked driver 535\.261\.03 for 1 kernels`)
-	g := stage{alone: true, products: map[string]product{"535": d535}, edit: func(c *lab.Config) { c.Disks["/seed/baked"] = lab.TreeDisk(t, state) }}.start(t)
-	g.Sh("mkdir -p /var/lib/nvidia-driver && cp -a /seed/baked/. /var/lib/nvidia-driver/")
+	for _, p := range []product{d470, d535} {
+		tool.Must(t, "mkdir", "-p", filepath.Join(state, "modules"))
+		tool.Must(t, "cp", "-a", p.modules(t, kernel)+"/.", filepath.Join(state, "modules")) // another test may have compiled them
+		contains(t, p.bake(t, kernel, state), logtest.Staged, `baked driver `+p.driver+` for 1 kernels`)
+	}
+	node := func(model gpu.Model) *lab.Guest {
+		g := stage{alone: true, gpus: []gpu.Model{model}, products: map[string]product{"535": d535},
+			edit: func(c *lab.Config) { c.Disks["/seed/baked"] = lab.TreeDisk(t, state) }}.start(t)
+		g.Sh("mkdir -p /var/lib/nvidia-driver && cp -a /seed/baked/. /var/lib/nvidia-driver/")
+		return g
+	}
+	g := node(gpu.T4)
 	loading := insmod(t, g, "/seed/baked/modules/535*")
 	p := ready(t, g, driver("535"))
 	if out := p.Output(); strings.Contains(out, "compiling") || strings.Contains(out, "driver root staged") {
@@ -61,7 +66,52 @@ func Test03Baked(t *testing.T) {
 	}
 	keep(t, "baked.tsv", fmt.Sprintf("boot\tstart-baked\t%.3f\n", (since(t, g, p, logtest.Ready)-loading).Seconds()))
 	serving(t, g, d535.driver)
+	assert.Equalf(t, "", statusOf(t, g).Choice, "why another driver serves")
 	stops(t, p, 0)
+	t.Run("an old GPU", func(t *testing.T) { servesBaked(t, node(gpu.K80)) })
+}
+
+// servesBaked starts the image of 535 on a node whose GPU only 470 drives.
+func servesBaked(t *testing.T, g *lab.Guest) {
+	t.Helper()
+	why := `baked driver chosen driver=470\.256\.02 reason=.*535\.261\.03 no longer supports \S+ \(Tesla K80, 10de:102d\): the last branch that does is 470`
+	clean := look(g).withoutLock()
+	for range 2 { // what the first start leaves is found by the second
+		p := ready(t, g, driver("535"))
+		contains(t, p.Output(), why)
+		if out := p.Output(); strings.Contains(out, "compiling") || strings.Contains(out, "driver root staged") {
+			t.Errorf("it compiled or copied:\n%s", out)
+		}
+		serving(t, g, d470.driver)
+		st := statusOf(t, g)
+		if st.Wanted != d470.driver || st.Up.Version != d470.driver || !strings.Contains(st.Choice, "no longer supports") {
+			t.Errorf("%+v", st)
+		}
+		for _, probe := range []string{"startup", "ready", "live"} {
+			assert.Equalf(t, 0, p.Exec("nvidia-driver", "probe", probe).Code, "probe %s", probe)
+		}
+		contains(t, p.Exec("nvidia-driver", "status").Output, `choice +driver 470`)
+		contains(t, p.Exec("sh", "-c", "ls /usr/lib/x86_64-linux-gnu/libcuda.so.4*; grep -c nvidia /proc/self/mountinfo").Output, `libcuda\.so\.470`)
+		stops(t, p, 0)
+		assert.Equalf(t, clean, look(g).withoutLock(), "what a stop leaves")
+	}
+	g.Sh("cp /var/lib/nvidia-driver/roots/535*/usr/local/bin/driver-entrypoint /usr/bin/nvidia-driver")
+	p := g.Process("env", "DRIVER_GPU_INIT=warn", "DRIVER_PERSISTENCE=false", "nvidia-driver", "init", "--accept-license")
+	p.WaitLine(logtest.Ready, 3*time.Minute)
+	serving(t, g, d470.driver)
+	contains(t, g.Sh("nvidia-driver status"), `choice +driver 470.* the machine has no driver image`)
+	stops(t, p, 0)
+	assert.Equalf(t, clean, look(g).withoutLock(), "what a stop on the machine leaves")
+}
+
+// bake runs the image's own `nvidia-driver bake` for a kernel.
+func (p product) bake(t *testing.T, kernel *lab.HostKernel, state string) string {
+	t.Helper()
+	making.Lock()
+	defer making.Unlock()
+	out, err := p.run(t, kernel, state, "bake", "--into", "/var/lib/nvidia-driver", "--kernel", kernel.Release, "--kernel-module-type", closed, "--fetch-headers=false")
+	require.NoErrorf(t, err, "bake: %s", out)
+	return string(out)
 }
 
 // secondStart starts and stops the driver, whose modules have this many bytes, and returns how long it took

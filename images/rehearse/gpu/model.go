@@ -13,9 +13,10 @@ type Model struct {
 	VPD    string // vital product data; "": none
 }
 
-// The GPUs, both boards without a display. 535.261.03 loads with them, the closed modules and the
-// open ones.
+// The GPUs, all boards without a display. 535.261.03 loads with the T4 and the A100, the closed
+// modules and the open ones; for the K80, which is older, 470 is the last branch.
 var (
+	K80  = Model{Name: "K80", Device: 0x102d, Class: 0x030200, Boot0: 0x0f2000a1, Boot42: 0x0f2a1000}
 	T4   = Model{Name: "T4", Device: 0x1eb8, Class: 0x030200, Boot0: 0x164000a1, Boot42: 0x164a1000}
 	A100 = Model{
 		Name:   "A100",

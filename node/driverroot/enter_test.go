@@ -1,0 +1,82 @@
+package driverroot
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
+)
+
+// entering is set for the process that enters a root: the root, the storage, and a mount that its
+// peers share.
+const entering = "DRIVERROOT_TEST_ENTER"
+
+// TestEnter checks, in a container and on a machine, what a program sees after it has entered a
+// staged root: its files, the mounts of before, and no options of an earlier start. What it writes
+// is not in the root, a mount that it makes in a shared folder is seen outside, and the root of its
+// container stays entered for others.
+func TestEnter(t *testing.T) {
+	if arguments := os.Getenv(entering); arguments != "" {
+		enterAndLook(strings.Split(arguments, " "))
+		return
+	}
+	for _, where := range []string{"container", "machine"} {
+		t.Run(where, func(t *testing.T) {
+			r := testRoot(t)
+			dir := require.Value(r.Stage(t.Context(), nil))(t)
+			testfile.Write(t, filepath.Join(dir, optionsFile), "options nvidia a=1")
+			testfile.Write(t, filepath.Join(dir, "etc/hosts"), "baked")
+			run := filepath.Dir(r.Target)
+			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestEnter$", "-test.v")
+			cmd.Env = append(os.Environ(), entering+"="+strings.Join([]string{dir, r.Storage, run, where}, " "))
+			out, err := cmd.CombinedOutput()
+			require.NoErrorf(t, err, "%s", out)
+			assert.Equalf(t, true, strings.Contains(string(out), "entered as wanted"), "%s", out)
+			assert.NoError(t, assert.Err(os.Stat(filepath.Join(run, "made/file"))))
+			assert.ErrorIs(t, assert.Err(os.Stat(filepath.Join(dir, "written"))), os.ErrNotExist)
+			assert.NoError(t, assert.Err(os.Stat(filepath.Join(dir, optionsFile))))
+			assert.Equalf(t, nil, Check(dir, r.Version, r.ID), "the root is whole")
+		})
+	}
+}
+
+// enterAndLook runs in the process that enters.
+func enterAndLook(arguments []string) {
+	dir, storage, run := arguments[0], arguments[1], arguments[2]
+	host := arguments[3] == "machine"
+	if host {
+		hostFolders = append(hostFolders, run)
+	}
+	if !host {
+		runtime.LockOSThread()
+		must(unix.Unshare(unix.CLONE_NEWNS))
+		must(unix.Mount(storage, storage, "", unix.MS_BIND, "")) // as the pod has it
+	}
+	must(Enter(dir, storage, host))
+	text, err := os.ReadFile("/etc/hosts")
+	must(err)
+	_, err = os.Stat("/" + optionsFile)
+	link, linkErr := os.Readlink("/bin")
+	must(linkErr)
+	if string(text) != "baked" || !os.IsNotExist(err) || link != "usr/bin" {
+		panic(fmt.Sprintf("%s %v %s", text, err, link))
+	}
+	must(os.WriteFile("/written", nil, 0o600))
+	for _, path := range []string{storage, "/proc/self/exe", "/dev/null", run} {
+		_, err := os.Stat(path)
+		must(err)
+	}
+	must(os.MkdirAll(filepath.Join(run, "made"), 0o755))
+	must(unix.Mount("made", filepath.Join(run, "made"), "tmpfs", 0, ""))
+	must(os.WriteFile(filepath.Join(run, "made/file"), nil, 0o600))
+	fmt.Println("entered as wanted")
+}
