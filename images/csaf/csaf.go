@@ -92,7 +92,7 @@ func Parse(text []byte) (fixes []releases.Fix, notes []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	found := &found{rows: map[releases.Fix][]string{}}
+	found := &found{rows: map[releases.Fix][]string{}, versions: map[string]string{}}
 	for _, v := range d.Vulnerabilities {
 		for _, id := range v.Status.Fixed {
 			p, known := products[id]
@@ -155,8 +155,9 @@ func collect(products map[string]product, branches []branch, platform string) er
 
 // found is what was found in a document.
 type found struct {
-	rows  map[releases.Fix][]string // products, by the row without them
-	notes []string
+	rows     map[releases.Fix][]string // products, by the row without them
+	versions map[string]string         // with the fix, by CVE, branch and product
+	notes    []string
 }
 
 func (f *found) note(format string, args ...any) {
@@ -205,8 +206,15 @@ func (f *found) add(d document, v vulnerability, p product) {
 	for _, s := range v.Scores {
 		row.Score = max(row.Score, s.CVSS.Base)
 	}
-	if !slices.Contains(f.rows[row], words[at].word) {
-		f.rows[row] = append(f.rows[row], words[at].word)
+	word := words[at].word
+	key := row.CVE + " " + row.Branch + " " + word
+	other := cmp.Or(f.versions[key], version)
+	if other != version {
+		f.note("%.40s: %s is fixed in %s and in %s for %s: the later one counts", v.CVE, row.Branch, other, version, word)
+	}
+	f.versions[key] = version
+	if !slices.Contains(f.rows[row], word) {
+		f.rows[row] = append(f.rows[row], word)
 	}
 }
 

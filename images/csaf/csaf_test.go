@@ -75,6 +75,25 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, "1 up to 7.8", known.Exposure("580.178.04").String())
 }
 
+// TestContradiction: of two fixed releases that a bulletin names for a product and a branch, in any order, the later one
+// counts, and a note names both.
+func TestContradiction(t *testing.T) {
+	t.Parallel()
+	early, late := fixed{"Linux(R580)", "Tesla", "580.200.01"}, fixed{"Linux(R580)", "Tesla", "580.250.01"}
+	other := fixed{"Linux(R580)", "GeForce", "580.190.01"}
+	for _, products := range [][]fixed{{early, late, other}, {other, late, early}} {
+		fixes, notes, err := Parse([]byte(bulletin("9001", 7.8, products)))
+		assert.NoError(t, err)
+		assert.Equal(t, 3, len(fixes))
+		assert.Equalf(t, 1, len(notes), "%q", notes)
+		for _, word := range []string{"580.200.01", "580.250.01", "tesla: the later one counts"} {
+			assert.Contains(t, notes[0], word)
+		}
+		known := require.Value(releases.BuiltinVulnerabilities().With(fixes))(t)
+		assert.Equal(t, "1 known CVEs up to 7.8, fixed in 580.250.01", known.Exposure("580.200.01").Explain())
+	}
+}
+
 // TestHostile: what is no bulletin of NVIDIA about its driver is refused, or has no rows.
 func TestHostile(t *testing.T) {
 	t.Parallel()
