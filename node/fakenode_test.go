@@ -276,7 +276,7 @@ func (i *instance) Ask(context.Context) (a probe.Answer, err error) {
 				a.Devices = append(a.Devices, probe.Device{PCI: "0000" + g.Address, Name: "Tesla T4", Fabric: i.fabric, Licence: i.licence})
 			}
 			if g.Bound() && g.Silent {
-				err = fmt.Errorf("device 1: %w", probe.ErrLost)
+				err = fmt.Errorf("device 1: %w", probe.ErrPartly)
 			}
 		}
 		return err

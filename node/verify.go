@@ -64,11 +64,11 @@ func (o *observer) askDriver(ctx context.Context) (string, error) {
 	if errors.As(err, new(*daemons.HungError)) {
 		return strings.Join(append(seen.Lost(), err.Error()), "; "), nil
 	}
-	partly := errors.Is(err, probe.ErrLost) && answer.Driver != "" // it has the other GPUs
+	partly := errors.Is(err, probe.ErrPartly) && answer.Driver != "" // it has the other GPUs
 	if err != nil && !partly {
 		return "", fmt.Errorf("ask the driver: %w", err)
 	}
-	if err == nil && answer.Driver != "" && answer.Driver != o.up.Want.Driver {
+	if answer.Driver != "" && answer.Driver != o.up.Want.Driver {
 		return "", fmt.Errorf("the driver says that it is version %s, loaded is %s: "+
 			"the libraries in this image and the kernel modules do not belong together",
 			answer.Driver, o.up.Want.Driver)

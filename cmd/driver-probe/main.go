@@ -5,7 +5,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,13 +15,18 @@ import (
 	"github.com/driver-container/driver-container/version"
 )
 
-// answer is the output. Error is the error text of NVML; the other fields are then incomplete.
+// answer is the output. A call about the driver that fails leaves the rest out; a call about a GPU
+// that fails leaves that GPU out.
 type answer struct {
 	Driver string `json:"driver,omitempty"` // version of the loaded kernel driver
 	// highest version of CUDA of the driver; left out where it is not known
 	CUDA    string   `json:"cuda,omitempty"`
 	Devices []device `json:"devices"`
-	Error   string   `json:"error,omitempty"`
+	// why each GPU that is left out is: "device 1: GPU is lost"
+	Failed []string `json:"failed,omitempty"`
+	// the call about the driver that failed, with NVML's text, which is for people
+	Error string `json:"error,omitempty"`
+	Code  int    `json:"code,omitempty"` // nvmlReturn_t of that call
 }
 
 // device is a GPU. Memory and Utilization are set only with --usage, and only where NVML has them:
@@ -72,7 +76,7 @@ func run(lib nvml.Interface, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "driver-probe: write the answer:", err)
 		return 1
 	}
-	if a.Error != "" {
+	if a.Error != "" || len(a.Failed) > 0 {
 		return 1
 	}
 	return 0
@@ -95,13 +99,13 @@ func cudaOf(lib nvml.Interface) string {
 	return fmt.Sprintf("%d.%d", version/1000, version%1000/10)
 }
 
-// ask stops when a call about the driver fails. A GPU that fails is left out; the error of the
-// first such GPU is reported.
+// ask stops when a call about the driver fails.
 func ask(lib nvml.Interface, usage bool) (a answer) {
 	a.Devices = []device{}
 	failed := func(call string, ret nvml.Return) bool {
-		if ret != nvml.SUCCESS {
-			a.Error = cmp.Or(a.Error, call+": "+ret.Error())
+		if ret != nvml.SUCCESS && a.Error == "" {
+			a.Error = call + ": " + ret.Error()
+			a.Code = int(ret)
 		}
 		return ret != nvml.SUCCESS
 	}
@@ -122,7 +126,7 @@ func ask(lib nvml.Interface, usage bool) (a answer) {
 	for i := range n {
 		d, err := describe(lib, i, usage)
 		if err != nil {
-			a.Error = cmp.Or(a.Error, err.Error())
+			a.Failed = append(a.Failed, err.Error())
 			continue
 		}
 		a.Devices = append(a.Devices, d)

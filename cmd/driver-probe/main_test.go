@@ -64,11 +64,11 @@ func TestRun(t *testing.T) {
 		"init":     `{"devices":[],"error":"nvmlInit: `,
 		"driver":   `"devices":[],"error":"nvmlSystemGetDriverVersion: `,
 		"count":    `"devices":[],"error":"nvmlDeviceGetCount: `,
-		"handle":   `"error":"device 0: `,
-		"uuid":     `"error":"device 0: uuid: `,
-		"name":     `"error":"device 0: name: `,
-		"pci":      `"error":"device 0: PCI address: `,
-		"shutdown": device + `,"error":"nvmlShutdown: `,
+		"handle":   `"failed":["device 0: ERROR_UNKNOWN"]}`,
+		"uuid":     `"failed":["device 0: uuid: `,
+		"name":     `"failed":["device 0: name: `,
+		"pci":      `"failed":["device 0: PCI address: `,
+		"shutdown": device + `,"error":"nvmlShutdown: ERROR_UNKNOWN","code":999}`,
 	} {
 		lib := fake(fail)
 		var stdout, stderr bytes.Buffer
@@ -114,8 +114,8 @@ func TestUsage(t *testing.T) {
 		"":               `"devices":[` + device + `,"memory":{"total":17179869184,"used":3221225472},"utilization":37}]}`,
 		"no memory":      `"devices":[` + device + `,"utilization":37}]}`,
 		"no utilisation": `"devices":[` + device + `,"memory":{"total":17179869184,"used":3221225472}}]}`,
-		"memory":         `"devices":[],"error":"device 0: memory: `,
-		"utilisation":    `"devices":[],"error":"device 0: utilisation: `,
+		"memory":         `"devices":[],"failed":["device 0: memory: `,
+		"utilisation":    `"devices":[],"failed":["device 0: utilisation: `,
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(fake(fail), []string{"--usage"}, &stdout, &stderr)
@@ -139,7 +139,8 @@ func TestOneIsLost(t *testing.T) {
 	}
 	a := ask(lib, false)
 	assert.Equal(t, 1, len(a.Devices))
-	assert.Contains(t, a.Error, "device 0: ")
+	assert.Same(t, []string{"device 0: ERROR_GPU_IS_LOST", "device 2: ERROR_GPU_IS_LOST"}, a.Failed)
+	assert.Equalf(t, "", a.Error, "of the driver")
 }
 
 func TestArguments(t *testing.T) {

@@ -23,26 +23,30 @@ const maxDevices = 1024
 
 var errTooMany = fmt.Errorf("more than %d devices", maxDevices)
 
-// parseProbe reads the JSON of cmd/driver-probe. When the first calls of NVML fail with "Not
-// Found", the machine has no GPU that the driver serves: that is an answer and no error.
-func parseProbe(text []byte) (Answer, error) {
-	a := Answer{Source: SourceProbe}
+// parseProbe reads the JSON of cmd/driver-probe, and returns NVML's code for the call about the
+// driver that failed, 0 for none. When that is "not found", the machine has no GPU that the driver
+// serves: an answer and no error.
+func parseProbe(text []byte) (a Answer, code int, err error) {
+	a.Source = SourceProbe
 	var raw struct {
 		Driver  string   `json:"driver"`
 		CUDA    string   `json:"cuda"`
 		Devices []Device `json:"devices"` // utilisation in percent
+		Failed  []string `json:"failed"`
 		Error   string   `json:"error"`
+		Code    int      `json:"code"`
 	}
-	if err := json.Unmarshal(text, &raw); err != nil {
-		return a, fmt.Errorf("not the JSON that is expected: %w", err)
+	err = json.Unmarshal(text, &raw)
+	if err != nil {
+		return a, 0, fmt.Errorf("not the JSON that is expected: %w", err)
 	}
-	if len(raw.Devices) > maxDevices {
-		return a, errTooMany
+	if len(raw.Devices)+len(raw.Failed) > maxDevices {
+		return a, 0, errTooMany
 	}
 	for _, reported := range raw.Devices {
 		dev, err := device(reported.UUID, reported.Name, reported.PCI)
 		if err != nil {
-			return a, err
+			return a, 0, err
 		}
 		dev.Memory = reported.Memory
 		dev.Fabric = reported.Fabric
@@ -52,23 +56,31 @@ func parseProbe(text []byte) (Answer, error) {
 		}
 		a.Devices = append(a.Devices, dev)
 	}
-	a.Driver, a.Err = clean(raw.Driver), clean(raw.Error)
+	a.Driver = clean(raw.Driver)
 	if cudaShape().MatchString(raw.CUDA) {
 		a.CUDA = raw.CUDA
 	}
-	if a.Err == "nvmlInit: Not Found" || a.Err == "nvmlDeviceGetCount: Not Found" {
-		a.Err = ""
-	} else if a.Err == "" && a.Driver == "" {
-		return a, errors.New("no driver version in it")
+	switch {
+	case raw.Code == nvmlNotFound:
+		return a, 0, nil
+	case raw.Code != 0:
+		a.Err = clean(cmp.Or(raw.Error, "no text"))
+		return a, raw.Code, nil
+	case raw.Error != "":
+		return a, 0, errors.New("an error without NVML's code in it")
+	case a.Driver == "":
+		return a, 0, errors.New("no driver version in it")
 	}
-	return a, nil
+	a.Err = clean(strings.Join(raw.Failed, "; "))
+	return a, 0, nil
 }
 
 // parseSMI reads what nvidia-smi prints for uuid,name,pci.bus_id,driver_version (with usage also
 // for memory.total,memory.used,utilization.gpu in MiB and percent): one line a GPU. nvidia-smi
-// prints a value in brackets when it cannot read the value. Without one of the first four values
-// the GPU is not among the devices, and Err names the missing value. Lines that are not rows
-// ("Unable to determine the device handle for GPU ...") come with exit code 0, too.
+// prints a value in brackets when it cannot read the value: "[GPU is lost]", or "[N/A]" for what the
+// GPU does not have. Without one of the first four values, or when one fails, the GPU is not among
+// the devices, and Err names the value. Lines that are not rows ("Unable to determine the device
+// handle for GPU ...") come with exit code 0, too.
 func parseSMI(text []byte, usage bool) (Answer, error) {
 	a := Answer{Source: SourceSMI}
 	columns := 4
@@ -93,7 +105,7 @@ func parseSMI(text []byte, usage bool) (Answer, error) {
 		name := strings.Join(f[1:after], ", ")
 		pci := f[after]
 		version := f[after+1]
-		if bracketed(uuid) || bracketed(pci) || bracketed(version) {
+		if unread(uuid) || unread(pci) || unread(version) || slices.ContainsFunc(f[after+2:], failed) {
 			a.Err = "incomplete answer about a GPU: " + clean(line)
 			continue
 		}
@@ -138,7 +150,11 @@ func ratio(percent float64) *float64 {
 	return &s
 }
 
-func bracketed(s string) bool { return strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") }
+// unread reports whether a column has no value but the reason.
+func unread(s string) bool { return strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") }
+
+// failed reports whether a column has an error, as driver-probe leaves a GPU out for one.
+func failed(s string) bool { return unread(s) && s != "[N/A]" && s != "[Not Supported]" }
 
 func device(uuid, name, pci string) (Device, error) {
 	address, ok := sysfsAddress(pci)
@@ -166,57 +182,55 @@ func sysfsAddress(pci string) (string, bool) {
 			function < 8
 }
 
-// ErrLost says that a GPU does not answer any more; the Answer has the others.
-var ErrLost = errors.New("a GPU has fallen off the bus; the node needs a restart")
+// ErrPartly says that a GPU does not answer; the Answer has the others.
+var ErrPartly = errors.New("a GPU does not answer")
 
 var (
 	errNoDriver = errors.New(
 		"the kernel driver does not answer: it is not loaded, or it found no GPU that it can serve",
 	)
 	errNoLibrary = errors.New("libnvidia-ml.so.1 is missing in the image")
+	errLost      = fmt.Errorf("%w: it has fallen off the bus, and the node needs a restart", ErrPartly)
 	errMismatch  = errors.New(
 		"the libraries of this image and the loaded kernel driver are of different versions",
 	)
 	errOther = errors.New("the driver answered with an error")
 )
 
-// Exit codes of nvidia-smi: its manual page, section RETURN VALUE. Code 18 is not in it; it was
-// observed with a library that is newer than the kernel module.
+// NVML's return codes, nvmlReturn_t of nvml.h. nvidia-smi exits with them: its manual page, section
+// RETURN VALUE. Code 18 is not in it; it was observed with a library that is newer than the kernel
+// module. NVML's texts are no codes: libraries word them in their own ways.
 const (
-	smiNoDevices = 6
-	smiOffTheBus = 15
+	nvmlNotFound = 6
+	nvmlLost     = 15
 )
 
-var smiErrors = map[int]error{
-	9:            errNoDriver,
-	12:           errNoLibrary,
-	smiOffTheBus: ErrLost,
-	18:           errMismatch,
+var meanings = map[int]error{
+	9:        errNoDriver,
+	12:       errNoLibrary,
+	nvmlLost: errLost,
+	18:       errMismatch,
 }
 
 func smiError(r daemons.Result) error {
 	return fmt.Errorf(
 		"%w (%s, exit code %d: %s)",
-		cmp.Or(smiErrors[r.Code], errOther),
+		cmp.Or(meanings[r.Code], errOther),
 		SourceSMI,
 		r.Code,
 		lastLine(append(r.Stdout, r.Stderr...)),
 	)
 }
 
-// failure returns what the driver's text in a.Err means. nvidia-smi prints NVML's text for a single
-// GPU.
-func (a Answer) failure() error {
+// failure returns what an incomplete answer means: the code is that of a call about the driver, or
+// 0, and then the answer lacks GPUs.
+func (a Answer) failure(code int) error {
 	if a.Err == "" {
 		return nil
 	}
-	found := errOther
-	for text, err := range map[string]error{
-		"driver not loaded": errNoDriver, "library_not_found": errNoLibrary, "library not found": errNoLibrary, "version mismatch": errMismatch, "gpu is lost": ErrLost,
-	} {
-		if strings.Contains(strings.ToLower(a.Err), text) {
-			found = err
-		}
+	found := ErrPartly
+	if code != 0 {
+		found = cmp.Or(meanings[code], errOther)
 	}
 	return fmt.Errorf("%w (%s: %s)", found, a.Source, a.Err)
 }

@@ -36,7 +36,6 @@ func TestParseUsage(t *testing.T) {
 		gpu + "15360, 3, 100\n":                                     {Memory: memory, Utilization: new(1.0)},
 		gpu + "15360, 3, [N/A]\n":                                   {Memory: memory}, // MIG
 		gpu + "[Not Supported], [Not Supported], 0":                 {Utilization: new(0.0)},
-		gpu + "15360, [Unknown Error], 37":                          {Utilization: new(0.37)},
 		gpu + "15360 MiB, 3 MiB, 37 %":                              {},
 		gpu + "-1, 3, 101":                                          {},
 		"GPU-1, T, 4, 00000000:3B:00.0, 535.261.03, 15360, 3, 50\n": {Memory: memory, Utilization: new(0.5), Name: "T, 4"},
@@ -48,13 +47,19 @@ func TestParseUsage(t *testing.T) {
 		got := require.Value(parseSMI([]byte(text), true))(t)
 		assert.Samef(t, Answer{Driver: "535.261.03", Source: SourceSMI, Devices: []Device{want}}, got, "%q", text)
 	}
-	got, err := parseSMI([]byte(gpu+"1, 2, 3\nUnable to determine the device handle, GPU 0000:05:00.0: GPU is lost.\n"), true)
-	if err != nil || len(got.Devices) != 1 || !strings.Contains(got.Err, "GPU is lost") {
-		t.Errorf("%+v, %v", got, err)
+	for _, other := range []string{
+		"Unable to determine the device handle, GPU 0000:05:00.0: GPU is lost.",
+		"GPU-2, Tesla T4, 00000000:05:00.0, 535.261.03, 15360, [GPU is lost], 0", // NVIDIA's mock of NVML, with the real nvidia-smi
+		"GPU-2, Tesla T4, 00000000:05:00.0, 535.261.03, 15360, 3, [Unknown Error]",
+	} {
+		got, err := parseSMI([]byte(gpu+"1, 2, 3\n"+other+"\n"), true)
+		if err != nil || len(got.Devices) != 1 || !strings.Contains(other, strings.TrimPrefix(got.Err, "incomplete answer about a GPU: ")) || got.Err == "" {
+			t.Errorf("%+v, %v", got, err)
+		}
 	}
 	const nvml = `{"driver":"1","devices":[{"uuid":"x","pci":"0:1:0.0","memory":{"total":5,"used":4},"utilization":25},{"uuid":"y","pci":"0:2:0.0","utilization":1e9}]}`
 	devices := []Device{{UUID: "x", PCI: "0000:01:00.0", Memory: &Memory{5, 4}, Utilization: new(0.25)}, {UUID: "y", PCI: "0000:02:00.0"}}
-	assert.Same(t, devices, require.Value(parseProbe([]byte(nvml)))(t).Devices)
+	assert.Same(t, devices, require.Value(parse(nvml))(t).Devices)
 }
 
 func TestParseProbe(t *testing.T) {
@@ -64,8 +69,13 @@ func TestParseProbe(t *testing.T) {
 		`{"driver":"1","devices":[{"uuid":"","pci":"0000:01:00.0"}]}`,
 		`{"driver":"1","devices":[` + strings.Repeat(`{"uuid":"x","pci":"0:1:0.0"},`, maxDevices) + `{"uuid":"x","pci":"0:1:0.0"}]}`,
 	} {
-		assert.Errorf(t, assert.Err(parseProbe([]byte(bad))), "%.60q", bad)
+		assert.Errorf(t, assert.Err(parse(bad)), "%.60q", bad)
 	}
+}
+
+func parse(text string) (Answer, error) {
+	a, _, err := parseProbe([]byte(text))
+	return a, err
 }
 
 func TestSysfs(t *testing.T) {
@@ -107,10 +117,10 @@ func check(t *testing.T, a Answer, err error) {
 
 func FuzzParseProbe(f *testing.F) {
 	f.Add([]byte(nvmlOne[2:]))
-	f.Add([]byte(`{"devices":[],"error":"nvmlInit: Not Found"}`))
+	f.Add([]byte(`{"devices":[],"error":"nvmlInit: Not Found","code":6}`))
 	f.Add([]byte(`{"driver":"1","devices":[{"uuid":"x","pci":"0:1:0.0","memory":{"total":5,"used":4},"utilization":25}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := parseProbe(b)
+		a, err := parse(string(b))
 		check(t, a, err)
 	})
 }
@@ -130,7 +140,7 @@ func FuzzParseSMI(f *testing.F) {
 func TestParseCUDA(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"12.2": "12.2", "9.1": "9.1", "": "", "12": "", "12.2.1": "", "12.2\\n": "", "../12.2": ""} {
-		got, err := parseProbe([]byte(`{"driver":"535.261.03","cuda":"` + text + `","devices":[]}`))
+		got, err := parse(`{"driver":"535.261.03","cuda":"` + text + `","devices":[]}`)
 		assert.NoErrorf(t, err, "%s", text)
 		assert.Equalf(t, want, got.CUDA, "%s", text)
 	}

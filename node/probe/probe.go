@@ -86,7 +86,7 @@ type Prober struct {
 	cancel context.CancelFunc
 }
 
-// Ask asks once. An answer without devices is no error. Errors are *daemons.HungError, ErrLost, the
+// Ask asks once. An answer without devices is no error. Errors are *daemons.HungError, ErrPartly, the
 // driver's own (the Answer then has what is known), or that neither program could be started. Ask
 // returns within o.Timeout (twice that when nvidia-smi has to answer) plus 2 s, or within 2 s after
 // ctx ends.
@@ -162,11 +162,11 @@ func (p *Prober) askNVML(ctx context.Context, o Options, usage bool) (Answer, er
 			),
 		}
 	}
-	a, err = parseProbe(r.Stdout)
+	a, code, err := parseProbe(r.Stdout)
 	if err != nil {
 		return a, fmt.Errorf("answer of %s: %w", o.Probe, err)
 	}
-	return a, a.failure()
+	return a, a.failure(code)
 }
 
 func (p *Prober) askSMI(ctx context.Context, o Options, usage bool) (Answer, error) {
@@ -181,9 +181,9 @@ func (p *Prober) askSMI(ctx context.Context, o Options, usage bool) (Answer, err
 	}
 	answer, err := parseSMI(r.Stdout, usage)
 	switch {
-	case r.Code == smiNoDevices:
+	case r.Code == nvmlNotFound:
 		return a, nil
-	case r.Code == smiOffTheBus && err == nil: // the rows of the other GPUs may be there
+	case r.Code == nvmlLost && err == nil: // the rows of the other GPUs may be there
 		a.Driver = answer.Driver
 		a.Devices = answer.Devices
 		return a, smiError(r)
@@ -192,7 +192,7 @@ func (p *Prober) askSMI(ctx context.Context, o Options, usage bool) (Answer, err
 	case err != nil:
 		return answer, fmt.Errorf("answer of %s: %w", o.SMI, err)
 	}
-	return answer, answer.failure()
+	return answer, answer.failure(0)
 }
 
 // Reasons why AskUsage did not ask.

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,10 +53,11 @@ func (w *Watch) States(
 				}
 				break
 			}
-			g.Reason = strings.Join(reasons(address), " / ")
-			if g.Reason == "" {
-				g.Reason = "the driver does not list it, and the kernel's log says nothing of it"
-			}
+			g.Reason = cmp.Or(
+				strings.Join(reasons(address), " / "),
+				w.Last.Err,
+				"the driver does not list it, and the kernel's log says nothing of it",
+			)
 			broken = append(broken, fmt.Sprintf("%s does not initialise: %s", what, g.Reason))
 		}
 		states = append(states, g)
