@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -89,10 +87,6 @@ func (o *rehearseFlags) check(a *session.App) (err error) {
 		if err != nil {
 			return session.Usage(err)
 		}
-	}
-	_, err = os.ReadDir(q.Keep)
-	if q.Keep != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return session.Usagef("--keep: %w", err)
 	}
 	q.Options.Base = o.sources.Base
 	q.Options.Mirror = o.sources.Mirror

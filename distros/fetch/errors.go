@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
-	"syscall"
 	"time"
 
 	"github.com/driver-container/driver-container/distros/failure"
@@ -98,19 +97,6 @@ func (e *MismatchError) Error() string {
 
 // FailureKind says what the command makes of it.
 func (*MismatchError) FailureKind() failure.Kind { return failure.Content }
-
-// diskFull adds advice to an error that says that a disk is full. It returns other errors
-// unchanged.
-func diskFull(path string, err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf(
-			"the disk that holds %s is full: free some space or give another folder: %w",
-			path,
-			err,
-		)
-	}
-	return err
-}
 
 // unwrapURLError removes the wrapper of net/http, which repeats the URL with its secrets.
 func unwrapURLError(err error) error {

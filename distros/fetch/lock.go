@@ -19,7 +19,7 @@ func tryLock(path string, flags int) (*os.File, error) {
 	for range 100 {
 		f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|flags, 0o600) //nolint:gosec // a path inside the store
 		if err != nil {
-			return nil, diskFull(path, err)
+			return nil, err
 		}
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			closeErr := f.Close()

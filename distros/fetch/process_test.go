@@ -132,7 +132,7 @@ func TestDiskFull(t *testing.T) {
 		if strings.Contains(text, "SKIP") || err != nil && len(out) == 0 {
 			t.Skipf("no user namespace with a tmpfs on this machine: %v %s", err, text)
 		}
-		if err == nil || !strings.Contains(text, "is full: free some space") || !strings.Contains(text, dir) || strings.Contains(text, "unreachable") ||
+		if err == nil || !strings.Contains(text, "no space left on device") || !strings.Contains(text, dir) || strings.Contains(text, "unreachable") ||
 			strings.Count(text, "[] <nil>") != 2 {
 			t.Errorf("%s: %v: %s; want an error that names the full disk", name, err, text)
 		}

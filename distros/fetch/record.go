@@ -85,7 +85,7 @@ func (s *Store) record(kind, key string) string {
 // replaceFile writes a small file as a whole.
 func replaceFile(path string, data []byte) error {
 	if err := atomicwriter.WriteFile(path, data, 0o644); err != nil {
-		return fmt.Errorf("write %s: %w", path, diskFull(path, err))
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func OpenStore(dir string) (*Store, error) {
 	s := &Store{dir: abs, keys: filepath.Join(abs, keysDir)}
 	for _, sub := range []string{blobsDir, keysDir, partialDir} {
 		if err := os.MkdirAll(filepath.Join(abs, sub), 0o755); err != nil { //nolint:gosec // holds nothing secret, and several users may share it
-			return nil, fmt.Errorf("%s: %w", abs, diskFull(abs, err))
+			return nil, fmt.Errorf("%s: %w", abs, err)
 		}
 	}
 	probe, err := s.Create()
@@ -130,7 +130,7 @@ func (s *Store) Read(digest string) (data []byte, err error) {
 func (s *Store) publish(f *os.File, of sums) error {
 	digest := of.sha256()
 	if err := s.move(f, digest); err != nil {
-		return fmt.Errorf("store %s: %w", digest, diskFull(s.dir, err))
+		return fmt.Errorf("store %s: %w", digest, err)
 	}
 	if of.hash512 == nil {
 		return nil

@@ -23,7 +23,7 @@ func (c *unfinished) Write(p []byte) (int, error) {
 	_, _ = c.sums.Write(p[:n]) // a hash never fails
 	c.size += int64(n)
 	if err != nil {
-		return n, &localError{fmt.Errorf("write to cache: %w", diskFull(c.file.Name(), err))}
+		return n, &localError{fmt.Errorf("write to cache: %w", err)}
 	}
 	return n, nil
 }

@@ -47,7 +47,6 @@ func WriteLayout(
 	attachments ...Attachment,
 ) (err error) {
 	defer failure.Wrap(&err, "write OCI layout %s", dir)
-	defer func() { err = outfile.DiskFull(dir, err) }()
 	store := filepath.Join(dir, "blobs", "sha256")
 	err = os.MkdirAll(store, 0o755)
 	if err != nil {

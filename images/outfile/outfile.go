@@ -20,7 +20,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -70,7 +69,7 @@ func CheckFolder(dir string) error {
 	Sweep(dir, prefix)
 	f, err := createLocked(dir, prefix)
 	if err != nil {
-		return fmt.Errorf("no file can be created in %s: %w", dir, DiskFull(dir, reason(err)))
+		return fmt.Errorf("no file can be created in %s: %w", dir, reason(err))
 	}
 	return errors.Join(os.Remove(f.Name()), f.Close())
 }
@@ -110,12 +109,12 @@ func ReplaceSwept(path string, fill func(io.Writer) error) (err error) {
 	dir := filepath.Dir(path)
 	f, err := createLocked(dir, tmpPrefix(path))
 	if err != nil {
-		return DiskFull(dir, err)
+		return err
 	}
 	defer func() {
 		if err != nil {
 			// while it is locked, so that no other process removes it
-			err = DiskFull(dir, errors.Join(err, os.Remove(f.Name())))
+			err = errors.Join(err, os.Remove(f.Name()))
 			// err says more, and may be that of Close
 			_ = f.Close()
 		}
@@ -193,18 +192,6 @@ func refuse(path string, mode fs.FileMode) error {
 	return fmt.Errorf(
 		"%s is %s, which is not replaced: give the name of a file", path, bounded.Kind(mode),
 	)
-}
-
-// DiskFull adds what to do to the error of a full disk; path is on that disk.
-func DiskFull(path string, err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf(
-			"the disk that holds %s is full: free some space or write elsewhere: %w",
-			path,
-			err,
-		)
-	}
-	return err
 }
 
 // reason is the error below a path error: the messages above name the path already.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/rehearse/gpu"
@@ -19,16 +18,17 @@ const (
 
 // inGuest boots the guest and rehearses in it.
 func (q Request) inGuest(
-	ctx context.Context, b *images.Builder, all []*image, booted *guest.Kernel, report *Report,
+	ctx context.Context, b *images.Builder, all []*image, config guest.Config, report *Report,
 ) (err error) {
 	dir, remove, err := layer.WorkFolder(b.Store)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	step := b.Observe.Begin("rehearse", "boot "+booted.Release)
+	step := b.Observe.Begin("rehearse", "boot "+config.Kernel.Release)
 	r := &rehearsal{observe: b.Observe}
-	config, err := q.configure(ctx, all, booted, dir, r)
+	config.Dir = dir
+	err = q.configure(ctx, all, &config, r)
 	if err != nil {
 		return step.End(false, err)
 	}
@@ -42,7 +42,7 @@ func (q Request) inGuest(
 	}
 	g, err := guest.Start(ctx, config)
 	if err != nil {
-		return step.End(false, failure.Of(failure.Some, err))
+		return step.End(false, errors.Join(err, q.keepConsole(err)))
 	}
 	_ = step.End(false, nil)
 	report.Emulated = g.Accel != guest.KVM
@@ -50,7 +50,7 @@ func (q Request) inGuest(
 	r.console = g.Console
 	rows, err := r.run(ctx)
 	report.Rows = append(report.Rows, rows...)
-	err = errors.Join(failure.Of(failure.Some, err), q.keep(ctx, *r, g))
+	err = errors.Join(err, q.keep(ctx, *r, g))
 	closed := g.Close(context.WithoutCancel(ctx))
 	if err != nil { // after which a guest may not end as it should
 		return err
@@ -58,23 +58,14 @@ func (q Request) inGuest(
 	return closed
 }
 
-// configure makes the disks of the images in a folder, names the images in the rehearsal, and
-// returns the guest that has them.
+// configure describes the guest, makes the disks of its images, and names them in the rehearsal.
 func (q Request) configure(
-	ctx context.Context, all []*image, booted *guest.Kernel, dir string, r *rehearsal,
-) (config guest.Config, err error) {
-	config = guest.Config{
-		Kernel:   booted,
-		GPUs:     []gpu.Model{gpu.T4},
-		MemoryMB: memory,
-		Images:   map[string]guest.Image{},
-		Dir:      dir,
-	}
-	config.Program, err = q.Program(ctx)
-	if err != nil {
-		return config, err
-	}
-	if compiles(booted.Release, all) {
+	ctx context.Context, all []*image, config *guest.Config, r *rehearsal,
+) (err error) {
+	config.GPUs = []gpu.Model{gpu.T4}
+	config.MemoryMB = memory
+	config.Images = map[string]guest.Image{}
+	if compiles(config.Kernel.Release, all) {
 		config.MemoryMB = compileMemory
 	}
 	if q.SecureBoot {
@@ -85,9 +76,9 @@ func (q Request) configure(
 	}
 	for i, img := range all {
 		s := subject{name: []string{"image", "previous"}[i], pod: q.pod(img), ours: img.ours()}
-		config.Images[s.name], err = guest.ImageDisk(ctx, img.Image, dir)
+		config.Images[s.name], err = guest.ImageDisk(ctx, img.Image, config.Dir)
 		if err != nil {
-			return config, err
+			return err
 		}
 		if i == 0 {
 			r.image = s
@@ -95,7 +86,7 @@ func (q Request) configure(
 			r.previous = &s
 		}
 	}
-	return config, nil
+	return nil
 }
 
 // pod is how the image runs.

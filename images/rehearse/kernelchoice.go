@@ -2,37 +2,34 @@ package rehearse
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/failure"
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/rehearse/guest"
 	"github.com/driver-container/driver-container/images/rehearse/kernel"
 )
 
-// kernel gets the kernel for the images.
-func (q Request) kernel(ctx context.Context, b *images.Builder, all []*image) (*guest.Kernel, []distros.Package, error) {
+// kernelQuery asks for the kernel for the images.
+func (q Request) kernelQuery(all []*image) (query kernel.Query, err error) {
 	id := cmp.Or(q.System, all[0].summary.System)
 	if id == "" {
-		return nil, nil, failure.Errorf(failure.Usage, "%s does not say for which system it is: give --os", q.Image)
+		return query, failure.Errorf(failure.Usage, "%s does not say for which system it is: give --os", q.Image)
 	}
 	release, err := chooseRelease(q.Kernel, all)
 	if err != nil {
-		return nil, nil, err
+		return query, err
 	}
 	target, err := q.target(id)
 	if err != nil {
-		return nil, nil, err
+		return query, err
 	}
 	programs, err := kernel.Programs(q.Matrix, target)
 	if err != nil {
-		return nil, nil, err
+		return query, err
 	}
-	query := kernel.Query{
+	query = kernel.Query{
 		System:   kernel.Source{Target: target, Options: q.Options},
 		Programs: kernel.Source{Target: programs},
 		Release:  release,
@@ -41,7 +38,7 @@ func (q Request) kernel(ctx context.Context, b *images.Builder, all []*image) (*
 	if programs.System.ID == id {
 		query.Programs.Options = q.Options
 	}
-	return kernel.Get(ctx, b, query)
+	return query, nil
 }
 
 // target is a system of the matrix.

@@ -14,6 +14,8 @@ var (
 	// moduleFault matches lines about a module that does not fit, or that reports a fault.
 	moduleFault = lazyregexp.New(`Unknown symbol|disagrees about version of symbol` +
 		`|version magic|Invalid module format|NVRM:.*(?i:error|fail|xid|invalid|mismatch)`)
+	// diskFault matches lines about the guest's disk, a file on this machine.
+	diskFault   = lazyregexp.New(`I/O error, dev vd[a-z]+, .*`)
 	kernelCrash = lazyregexp.New(`Kernel panic|\bOops\b|BUG: unable`)
 	// fakeGPU matches what NVIDIA's module says of the GPU, which never initialises.
 	fakeGPU = lazyregexp.New(`NVRM: GPU [0-9a-f:.]+: `)

@@ -146,7 +146,7 @@ func (r *rehearsal) rehearse(ctx context.Context, row row) (Row, error) {
 	if out.took == 0 && out.verdict != Skipped {
 		out.took = time.Since(begin)
 	}
-	if row.loads {
+	if row.loads || out.verdict == Failed {
 		err = r.judgeKernel(ctx, &out)
 	}
 	if err != nil {
@@ -172,6 +172,10 @@ func (r *rehearsal) judgeKernel(ctx context.Context, out *outcome) error {
 	kernel, err := r.kernelLog(ctx)
 	if err != nil {
 		return err
+	}
+	lost := diskFault().FindString(strings.Join(kernel, "\n"))
+	if lost != "" {
+		return fmt.Errorf("the guest lost data of its disk (%s): is the disk full that holds the cache?", lost)
 	}
 	bad := faults(kernel)
 	switch {

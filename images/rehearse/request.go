@@ -5,11 +5,14 @@ import (
 	"crypto/x509"
 	"time"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
+	"github.com/driver-container/driver-container/images/rehearse/kernel"
 	"github.com/driver-container/driver-container/images/verify"
 )
 
@@ -29,7 +32,7 @@ type Request struct {
 	// Certificates are in the firmware's database with SecureBoot, and modules have to be signed by
 	// one of them.
 	Certificates []*x509.Certificate
-	// Program returns the file of driver-guest for linux/amd64. It is called when a guest is needed.
+	// Program returns the file of driver-guest for linux/amd64. It is called when the images are fit.
 	Program func(context.Context) (string, error)
 	Keep    string // folder that gets console, kernel log and status; "": nothing is kept
 }
@@ -46,8 +49,13 @@ func (i *image) ours() bool { return i.summary.Driver != "" }
 
 // Run verifies the images and rehearses the life of the driver. An error is about the rehearsal: a
 // kernel that there is not, a guest that does not boot. What was rehearsed before is in the report.
-func (q Request) Run(ctx context.Context, b *images.Builder) (*Report, error) {
-	report := &Report{
+func (q Request) Run(ctx context.Context, b *images.Builder) (report *Report, err error) {
+	defer func() {
+		if failure.KindOf(err) == failure.Unexpected { // this machine's fault, not the image's
+			err = failure.Of(failure.Some, err)
+		}
+	}()
+	report = &Report{
 		Schema:     ReportSchema,
 		Image:      q.Image,
 		Previous:   q.Previous,
@@ -64,16 +72,30 @@ func (q Request) Run(ctx context.Context, b *images.Builder) (*Report, error) {
 	if err != nil || report.Err() != nil {
 		return report, err
 	}
-	booted, packages, err := q.kernel(ctx, b, all)
+	query, err := q.kernelQuery(all)
 	if err != nil {
 		return report, err
 	}
-	report.System = booted.System
-	report.Kernel = booted.Release
+	err = guest.CheckTools(ctx)
+	if err != nil {
+		return report, err
+	}
+	var config guest.Config
+	config.Program, err = q.Program(ctx)
+	if err != nil {
+		return report, err
+	}
+	var packages []distros.Package
+	config.Kernel, packages, err = kernel.Get(ctx, b, query)
+	if err != nil {
+		return report, err
+	}
+	report.System = config.Kernel.System
+	report.Kernel = config.Kernel.Release
 	for _, p := range packages {
 		report.Packages = append(report.Packages, Package{p.Name, p.Version, p.Digest()})
 	}
-	err = q.inGuest(ctx, b, all, booted, report)
+	err = q.inGuest(ctx, b, all, config, report)
 	report.Passed = err == nil && report.Err() == nil
 	return report, err
 }
@@ -135,11 +157,12 @@ func (q Request) verify(ctx context.Context, b *images.Builder, all []*image, re
 	return nil
 }
 
-// Check finds mistakes before anything is read.
+// Check finds mistakes before anything is read, and makes the folder of Keep.
 func (q Request) Check() error {
-	if q.System == "" {
-		return nil
+	err := q.makeKeep()
+	if err != nil || q.System == "" {
+		return err
 	}
-	_, err := q.target(q.System)
+	_, err = q.target(q.System)
 	return err
 }

@@ -2,12 +2,18 @@ package rehearse
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
 
 // rehearsed runs all rows on a node with faults. It requires that no process is left when all went
@@ -122,6 +128,36 @@ func TestGone(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	assert.Equal(t, 3, len(done))
+}
+
+// TestDiskLost: an error of the guest's disk, which is a file here, is no verdict about a driver.
+func TestDiskLost(t *testing.T) {
+	t.Parallel()
+	logs := "Buffer I/O error on dev vdb, logical block 7\nI/O error, dev vdb, sector 8 op 0x1:(WRITE)"
+	for name, f := range map[string]trouble{"goes on": {logs: logs}, "fails": {logs: logs, refuses: true}} {
+		done, err := rehearsed(t, false, f)
+		assert.ErrorContainsf(t, err, `rehearse the row "load": the guest lost data of its disk (I/O error, dev vdb, sector 8 op 0x1:(WRITE)): is the disk full`, "%s", name)
+		assert.Equal(t, 3, len(done))
+	}
+}
+
+// TestKeep: the folder is made before anything is rehearsed, or it is refused; files of an earlier rehearsal do not stay.
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	q := Request{Keep: filepath.Join(t.TempDir(), "a/b")}
+	require.NoError(t, q.Check())
+	for _, name := range []string{"kernel.log", "driver.log", "of the user"} {
+		testfile.Write(t, filepath.Join(q.Keep, name), "old")
+	}
+	require.NoError(t, q.keepConsole(fmt.Errorf("wrapped: %w", &guest.BootError{Err: errGone, Console: "panic"})))
+	for name, want := range map[string]string{"console.log": "panic", "kernel.log": "", "driver.log": "", "of the user": "old"} {
+		assert.Equal(t, want, string(require.Value(os.ReadFile(filepath.Join(q.Keep, name)))(t)))
+	}
+	for _, dir := range []string{filepath.Join(q.Keep, "console.log"), filepath.Join(q.Keep, "console.log/x"), "/proc/x"} {
+		err := Request{Keep: dir}.Check()
+		assert.ErrorContains(t, err, "--keep: ")
+		assert.Equal(t, failure.Usage, failure.KindOf(err))
+	}
 }
 
 func TestTaint(t *testing.T) {

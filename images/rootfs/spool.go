@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"sync"
-	"syscall"
 )
 
 // Spool keeps the contents of trees in one unnamed temporary file, so that memory does not grow
@@ -60,12 +59,6 @@ func (s *Spool) write(r io.Reader, size int64) (*section, error) {
 	s.end += size
 	s.mu.Unlock()
 	n, err := io.Copy(io.NewOffsetWriter(s.f, off), io.LimitReader(r, size))
-	if errors.Is(err, syscall.ENOSPC) {
-		return nil, fmt.Errorf(
-			"the disk that holds the cache is full: free some space or name another folder with --cache: %w",
-			err,
-		)
-	}
 	if err == nil && n != size {
 		err = io.ErrUnexpectedEOF
 	}

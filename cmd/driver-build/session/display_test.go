@@ -2,7 +2,9 @@ package session
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/moby/buildkit/util/progress/progressui"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/progress"
 )
 
@@ -63,6 +66,17 @@ func TestSharedStep(t *testing.T) {
 		}
 	}
 	assert.Equal(t, false, last.Cached)
+}
+
+// TestCanceled: a step that a signal stopped did not fail.
+func TestCanceled(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	d := require.Value(newDisplay(&out, "plain"))(t)
+	stop := fmt.Errorf("boot: %w", SignalError{Signal: syscall.SIGINT})
+	_ = progress.Observer(d.Observe).Begin("a amd64", "boot").End(false, stop)
+	assert.NoError(t, d.Close())
+	assert.Contains(t, out.String(), "\n#1 CANCELED\n")
 }
 
 // TestErrorOnce: the command prints the error; the display says which step it was.

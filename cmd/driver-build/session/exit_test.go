@@ -3,8 +3,12 @@ package session
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/distros"
@@ -25,6 +29,21 @@ import (
 	"github.com/driver-container/driver-container/images/runfile"
 	"github.com/driver-container/driver-container/images/verify"
 )
+
+// TestDiskFull: whatever finds a disk full, the command says once what to do.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
+		var out strings.Builder
+		a := &App{Stderr: &out, begun: true}
+		root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error {
+			return &fs.PathError{Op: "write", Path: "/cache/x", Err: errno}
+		}, SilenceErrors: true, SilenceUsage: true}
+		assert.Equal(t, ExitUnexpected, a.Execute(t.Context(), root, nil))
+		want := "driver-build: write /cache/x: " + errno.Error() + ": free some space, or name a folder of another disk (--cache, or that of the output)\n"
+		assert.Equal(t, want, out.String())
+	}
+}
 
 func TestExitCode(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -103,6 +104,10 @@ func (s *step) follow(e progress.Event) bool {
 	s.worked = s.worked || !e.Cached
 	if e.Err != nil {
 		s.vertex.Error = redact.Text(e.Err.Error())
+	}
+	_, stopped := errors.AsType[SignalError](e.Err)
+	if stopped {
+		s.vertex.Error = context.Canceled.Error() // by which the display knows it
 	}
 	if s.running > 0 {
 		return false

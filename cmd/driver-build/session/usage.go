@@ -70,6 +70,9 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 			err = fmt.Errorf("%w; downloads are kept: run the same command again", cause)
 		}
 	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		err = fmt.Errorf("%w: free some space, or name a folder of another disk (--cache, or that of the output)", err)
+	}
 	if err != nil {
 		fmt.Fprintln(a.Stderr, visible("driver-build: "+err.Error()))
 	}

@@ -115,7 +115,8 @@ func (c *Config) addDisks(args *[]string, dir string) (initramfs string, err err
 		return "", err
 	}
 	add(wire.HostDisk, c.Kernel.Disk, "readonly=on")
-	add(wire.VarDisk, variable, "readonly=off")
+	// a full disk is an error in the guest, for which QEMU would otherwise stop it
+	add(wire.VarDisk, variable, "readonly=off,werror=report")
 	for _, disk := range c.disks() {
 		add(disk.Serial, disk.file, "readonly=on")
 	}
@@ -126,14 +127,22 @@ func (c *Config) addDisks(args *[]string, dir string) (initramfs string, err err
 // quoted returns the name of a file as a part of an argument of QEMU.
 func quoted(file string) string { return strings.ReplaceAll(file, ",", ",,") }
 
-// makeVar makes the disk that the guest writes to, as a sparse file.
-func makeVar(path string) error {
+func findMke2fs() (string, error) {
 	program, err := exec.LookPath("mke2fs")
 	if err != nil {
 		program, err = exec.LookPath("/sbin/mke2fs") // which is in few users' PATH
 	}
 	if err != nil {
-		return failure.New(failure.Unexpected, "mke2fs is not on this machine: install e2fsprogs")
+		return "", failure.New(failure.Unexpected, "mke2fs is not on this machine: install e2fsprogs")
+	}
+	return program, nil
+}
+
+// makeVar makes the disk that the guest writes to, as a sparse file.
+func makeVar(path string) error {
+	program, err := findMke2fs()
+	if err != nil {
+		return err
 	}
 	out, err := exec.Command(program, "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0",
 		"-E", "lazy_itable_init=1", path, "8192M").CombinedOutput()

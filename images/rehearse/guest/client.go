@@ -33,8 +33,8 @@ type client struct {
 	err       error         // why, after gone
 }
 
-// connect talks to driver-guest at the other end of a port.
-func connect(port net.Conn) *client {
+// connect talks to driver-guest at the other end of a port. end says why the port was closed.
+func connect(port net.Conn, end func() error) *client {
 	c := &client{
 		port:      port,
 		processes: map[string]*Process{},
@@ -43,6 +43,9 @@ func connect(port net.Conn) *client {
 	}
 	go func() {
 		c.err = c.receive(port)
+		if c.err == nil {
+			c.err = end()
+		}
 		close(c.gone)
 		c.forget(c.lost())
 		_ = port.Close() // after nonsense too: nothing is read any more
@@ -50,7 +53,7 @@ func connect(port net.Conn) *client {
 	return c
 }
 
-// receive passes events on until the port is closed, or sends what is none.
+// receive passes events on until the port is closed. An error is about what is no event.
 func (c *client) receive(port io.Reader) error {
 	lines := bufio.NewScanner(port)
 	lines.Buffer(nil, maxEvent)
@@ -62,7 +65,10 @@ func (c *client) receive(port io.Reader) error {
 		}
 		c.pass(e)
 	}
-	return cmp.Or(lines.Err(), io.EOF)
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("it sent more than an event can have: %w", lines.Err())
+	}
+	return nil
 }
 
 func (c *client) pass(e wire.Event) {

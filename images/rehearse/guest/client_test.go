@@ -3,6 +3,7 @@ package guest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"regexp"
 	"strings"
@@ -55,7 +56,7 @@ func fakeGuest(t *testing.T) *client {
 			}
 		}
 	}()
-	return connect(ours)
+	return connect(ours, func() error { return errors.New("QEMU ended") })
 }
 
 func TestProcess(t *testing.T) {
@@ -92,7 +93,7 @@ func TestMuchOutput(t *testing.T) {
 // TestGuestEnds: starts and waits end with an error when the guest ends, or breaks the protocol.
 func TestGuestEnds(t *testing.T) {
 	t.Parallel()
-	for _, end := range []string{"die", "nonsense"} {
+	for end, why := range map[string]string{"die": "QEMU ended", "nonsense": "it sent \\x1b[2J, which is no event"} {
 		c := fakeGuest(t)
 		assert.ErrorContainsf(t, assert.Err(c.start(t.Context(), wire.Request{Args: []string{"never"}})), "no rootfs", "a container that does not start")
 		p := require.Value(c.start(t.Context(), wire.Request{Args: []string{"forever"}}))(t)
@@ -105,11 +106,11 @@ func TestGuestEnds(t *testing.T) {
 		for _, what := range []string{end, "x"} {
 			assert.Errorf(t, assert.Err(c.start(t.Context(), wire.Request{Args: []string{what}})), "%s started", what)
 		}
-		assert.ErrorContainsf(t, assert.Err(p.Wait(t.Context())), "the guest is gone", "a wait")
+		assert.ErrorContains(t, assert.Err(p.Wait(t.Context())), "the guest is gone: "+why)
 	}
 }
 
-// FuzzEvents: whatever a guest says, the client ends with an error, keeps a bounded part of it, and shows no control
+// FuzzEvents: whatever a guest says, the client ends, keeps a bounded part of it, and shows no control
 // characters.
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte(`{"Kind":"line","Process":"p","Text":"a\u001b[2J"}` + "\n" + `{"Kind":"exited","Process":"p","Code":-1}`))
@@ -124,7 +125,7 @@ func FuzzEvents(f *testing.F) {
 			_, _ = theirs.Write(data)
 			_ = theirs.Close()
 		}()
-		assert.Errorf(t, c.receive(ours), "the end")
+		_ = c.receive(ours)
 		_ = ours.Close()
 		select {
 		case release := <-c.ready:

@@ -158,7 +158,7 @@ func start(ctx context.Context, config Config, limit time.Duration) (_ *Guest, e
 	if err != nil {
 		return nil, errors.Join(err, dir.Remove())
 	}
-	g.client = connect(g.qemu.port)
+	g.client = connect(g.qemu.port, g.qemu.end)
 	err = g.ready(ctx, limit)
 	if err != nil {
 		return nil, errors.Join(err, g.kill())
@@ -176,7 +176,7 @@ func (g *Guest) ready(ctx context.Context, limit time.Duration) error {
 	case <-ctx.Done():
 		return fmt.Errorf("boot a guest: %w", context.Cause(ctx))
 	case <-g.client.gone:
-		err := fmt.Errorf("the guest ended while it booted: %w", g.qemu.end())
+		err := fmt.Errorf("the guest ended while it booted: %w", g.client.err)
 		return &BootError{err, g.Console()}
 	case <-time.After(limit):
 		return &BootError{fmt.Errorf("%w: no answer within %s", errHangs, limit), g.Console()}

@@ -2,9 +2,12 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -63,6 +66,7 @@ func TestNoGuest(t *testing.T) {
 		want   []string
 	}{
 		"QEMU ends":      {panics, nil, []string{"the guest ended while it booted: QEMU ended: exit status 3: terminating"}},
+		"no memory":      {`echo "cannot set up guest memory 'ram': Cannot allocate memory" >&2; exit 1`, nil, []string{"Cannot allocate memory; is there less memory than the 1400 MiB of the guest"}},
 		"QEMU hangs":     {hangs, nil, []string{"boot a guest: context deadline exceeded"}},
 		"no kernel":      {answers, func(c *Config) { c.Program = "/no/such/file" }, []string{"make the guest's initramfs: ", "/no/such/file"}},
 		"too many disks": {answers, func(c *Config) { c.GPUs = make([]gpu.Model, 20) }, []string{"a guest has at most 11 GPUs and 11 disks"}},
@@ -82,14 +86,76 @@ func TestNoGuest(t *testing.T) {
 	}
 }
 
+// TestQEMUEnds: whatever ends QEMU, at a boot and later, the error says how it ended and what to do, on one line.
+// The process is gone, and nothing is left.
+func TestQEMUEnds(t *testing.T) {
+	const running = `echo $$ >"$PIDFILE"; `
+	stages := map[string]string{"boots": running + hangs, "serves": running + `echo '{"Kind":"ready","Text":"6.1"}' >&3; ` + hangs}
+	for name, test := range map[string]struct {
+		end  func(t *testing.T, pid int, cancel func())
+		want []string
+	}{
+		"killed":     {sends(syscall.SIGKILL), []string{"QEMU ended: signal: killed; is there less memory than the 1400 MiB"}},
+		"terminated": {sends(syscall.SIGTERM), []string{"QEMU ended: signal: terminated"}},
+		"stopped":    {func(_ *testing.T, _ int, cancel func()) { cancel() }, []string{"stopped by its user"}},
+	} {
+		for stage, script := range stages {
+			t.Run(name+" when it "+stage, func(t *testing.T) {
+				c := config(t, script)
+				c.Accel = TCG
+				file := filepath.Join(t.TempDir(), "pid")
+				t.Setenv("PIDFILE", file)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				ended := make(chan int, 1)
+				go func() {
+					pid := waitPID(ctx, file)
+					time.Sleep(200 * time.Millisecond) // the guest waits for an answer
+					test.end(t, pid, func() { cancel(errors.New("stopped by its user")) })
+					ended <- pid
+				}()
+				g, err := Start(ctx, c)
+				if stage == "serves" {
+					require.NoError(t, err)
+					err = assert.Err(g.Run(ctx, "true"))
+					_ = g.Close(ctx) // its end is known
+				}
+				assert.ErrorContains(t, err, test.want...)
+				assert.Equalf(t, 1, len(strings.Split(err.Error(), "\n")), "lines of %q", err)
+				assert.ErrorIs(t, syscall.Kill(<-ended, 0), syscall.ESRCH)
+				assert.Equalf(t, 0, len(require.Value(os.ReadDir(c.Dir))(t)), "what is left")
+			})
+		}
+	}
+}
+
+func sends(s syscall.Signal) func(*testing.T, int, func()) {
+	return func(t *testing.T, pid int, _ func()) { assert.NoError(t, syscall.Kill(pid, s)) }
+}
+
+// waitPID returns the PID that a stand-in writes.
+func waitPID(ctx context.Context, file string) int {
+	for ctx.Err() == nil {
+		text, _ := os.ReadFile(file) //nolint:errcheck // it is not there yet
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err == nil {
+			return pid
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return 0
+}
+
 func TestNoQEMU(t *testing.T) {
 	c := config(t, "")
 	t.Setenv("PATH", c.Dir)
-	_, err := Start(t.Context(), c)
+	err := CheckTools(t.Context())
 	assert.ErrorContains(t, err, "QEMU is not on this machine: install qemu-system-x86 (Debian, Ubuntu)", "qemu-kvm (RHEL)")
 	testfile.WriteMode(t, filepath.Join(c.Dir, "qemu-system-x86_64"), "#!/bin/sh\necho name '\"virtio\"'\n", 0o755)
-	_, err = Start(t.Context(), c)
+	err = CheckTools(t.Context())
 	assert.ErrorContains(t, err, "has no device x-pci-proxy-dev", "Debian 12 (qemu-system-x86)")
+	_, err = Start(t.Context(), c)
+	assert.ErrorContains(t, err, "has no device x-pci-proxy-dev")
 }
 
 // TestConsole: an error has the console, without what a terminal obeys, and of a long one the end.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 	"github.com/driver-container/driver-container/images/rehearse/gpu"
 )
 
@@ -18,13 +19,14 @@ import (
 type machine struct {
 	cmd     *exec.Cmd
 	done    chan struct{}
-	err     error    // of its end, after done
 	own     lastPart // its own messages
 	console lastPart
 	serial  net.Conn // the console
 	port    net.Conn // to driver-guest
 	gpus    []*gpu.GPU
 	files   []*os.File // QEMU's ends of the sockets
+
+	memoryMB int
 }
 
 // newMachine starts QEMU, which ends with ctx.
@@ -33,7 +35,7 @@ func newMachine(ctx context.Context, c *Config, dir string) (_ *machine, err err
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{done: make(chan struct{})}
+	m := &machine{done: make(chan struct{}), memoryMB: c.MemoryMB}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.close())
@@ -62,7 +64,7 @@ func newMachine(ctx context.Context, c *Config, dir string) (_ *machine, err err
 	}
 	go m.console.read(m.serial)
 	go func() {
-		m.err = m.cmd.Wait()
+		_ = m.cmd.Wait() // its state says how it ended
 		close(m.done)
 	}()
 	return m, nil
@@ -87,6 +89,16 @@ func (m *machine) connect(models []gpu.Model) (err error) {
 		m.files = append(m.files, g.File)
 	}
 	return nil
+}
+
+// CheckTools says which program that a guest needs is not on this machine.
+func CheckTools(ctx context.Context) error {
+	_, err := findQEMU(ctx, true)
+	if err != nil {
+		return err
+	}
+	_, err = findMke2fs()
+	return err
 }
 
 // findQEMU returns QEMU's program, if it can have fake GPUs where these are wanted.
@@ -156,9 +168,16 @@ func (m *machine) end() error {
 	case <-time.After(5 * time.Second):
 		return errors.New("the guest's port is closed")
 	}
-	how := "QEMU ended"
-	if m.err != nil {
-		how = fmt.Sprintf("QEMU ended: %v", m.err)
+	how := "QEMU ended: " + m.cmd.ProcessState.String()
+	own := tail(m.own.String())
+	if own != "" {
+		how += ": " + own
 	}
-	return fmt.Errorf("%s: %s", how, tail(m.own.String()))
+	if outOfMemory().MatchString(how) {
+		how += fmt.Sprintf("; is there less memory than the %d MiB of the guest, here or in this container?", m.memoryMB)
+	}
+	return errors.New(how)
 }
+
+// outOfMemory matches the end of a QEMU that the kernel killed or gave no memory.
+var outOfMemory = lazyregexp.New(`signal: killed|allocate memory`)
