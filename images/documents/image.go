@@ -50,7 +50,7 @@ func (g *graph) addImage(i *ImageContent) string {
 		system := g.contain(
 			id,
 			component{
-				id:      "System-" + i.Arch,
+				id:      "OperatingSystem-" + i.Arch, // by this word trivy knows the system
 				purpose: "OPERATING-SYSTEM",
 				name:    cmp.Or(i.systemID, "unknown"),
 				version: i.systemVersion,

@@ -22,7 +22,7 @@ const (
 )
 
 // SBOMMethod is raised when documents of the same image and recipe say something else than before.
-const SBOMMethod = 3
+const SBOMMethod = 4
 
 var formats = map[Format]struct{ predicate, media string }{
 	SPDX: {

@@ -26,6 +26,7 @@ func run(t testing.TB, program string, args ...string) (string, error) {
 		"HOME=" + home,
 		"PATH=/usr/bin:/bin",
 		"COSIGN_PASSWORD=",
+		"SYFT_CHECK_FOR_APP_UPDATE=false",
 		program,
 	}
 	return tool.Run(ctx, home, nil, append(clean, args...)...)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +33,12 @@ var golden = map[string]Kind{
 func TestProjectDocuments(t *testing.T) {
 	judged(t)
 	for file, kind := range golden {
-		assert.NoErrorf(t, Validate(t, kind, require.Value(filepath.Abs(file))(t)), "%s", kind)
+		path := require.Value(filepath.Abs(file))(t)
+		assert.NoErrorf(t, Validate(t, kind, path), "%s", kind)
+		system, found := TrivyReads(t, path)
+		assert.Equalf(t, "debian 12", system, "the system that trivy looks for in %s", file)
+		listed := regexp.MustCompile(`"(pkg:deb/[^"]*)"`).FindAllString(testfile.Read(t, path), -1)
+		assert.Equalf(t, len(listed), len(Installed(t, found)), "packages that trivy finds in %s", file)
 	}
 	img := imagetest.RandomImage(t, "amd64", 1000, "layer")
 	all := require.Value(oci.Collect(img))(t)

@@ -22,7 +22,8 @@ func NewRegistry(t testing.TB) http.Handler {
 		},
 	})
 	t.Cleanup(func() { _ = server.Close() }) // a second call would be the only error
-	var puts sync.Mutex // of two referrers that come at once olareg 0.1.2 loses one
+	// Of two referrers that come at once olareg 0.1.2 loses one.
+	var puts sync.Mutex
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {
 			puts.Lock()
