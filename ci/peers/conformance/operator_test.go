@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	refcnt  = "sys/module/nvidia/refcnt"
-	daemons = "run/nvidia/validations/.driver-daemons-status"
-	marker  = "run/nvidia/validations/.driver-ctr-ready"
+	refcnt      = "sys/module/nvidia/refcnt"
+	daemonsFile = "run/nvidia/validations/.driver-daemons-status"
+	marker      = "run/nvidia/validations/.driver-ctr-ready"
 )
 
 // The operator's commands work in the image with the image's own programs alone, and the probe passes exactly
@@ -47,7 +47,7 @@ func TestOperatorCommands(t *testing.T) {
 				testfile.Write(t, filepath.Join(root, f), "0\n")
 			}
 			if c.status != "" {
-				testfile.Write(t, filepath.Join(root, daemons), c.status)
+				testfile.Write(t, filepath.Join(root, daemonsFile), c.status)
 			}
 			if c.smi != "" {
 				require.NoError(t, os.Remove(filepath.Join(root, "usr/bin/nvidia-smi")))

@@ -1,0 +1,50 @@
+package conformance
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
+)
+
+// judge is a repository of NVIDIA's at one commit, with the commands that build its programs. They run in the
+// checkout, whose folder vendor has all dependencies; $OUT is where they put programs. A machine that does
+// not reach GitHub has a mirror in git's own configuration (url.MIRROR.insteadOf).
+type judge struct{ repository, commit, build string }
+
+// Mock of NVML with its control program, and two programs that play daemons (v0.3.0 and 49 commits, 2026-08-21).
+var mockNVML = judge{"https://github.com/NVIDIA/k8s-test-infra", "3b2b865d91b1844baa9feeca2820d2fab65414c7", `
+make -C pkg/gpu/mocknvml NO_PADDING=1 LIB_VERSION=` + driver + `
+cp -P pkg/gpu/mocknvml/libnvidia-ml.so.1 pkg/gpu/mocknvml/libnvidia-ml.so.` + driver + ` $OUT
+cp pkg/gpu/mocknvml/configs/mock-nvml-config-h100.yaml $OUT/h100.yaml
+go build -o $OUT/nvml-mock-ctl ./cmd/nvml-mock-ctl
+go build -o $OUT/nv-fabricmanager ./cmd/fake-fabricmanager/daemon
+go build -o $OUT/nvidia-imex ./cmd/fake-imex/daemon
+go build -o $OUT/nvidia-imex-ctl ./cmd/fake-imex/ctl`}
+
+// programs returns the folder with what the judge's commands made, once for all runs.
+func (j judge) programs(t *testing.T) string {
+	t.Helper()
+	tool.Real(t, "it builds programs of NVIDIA's from GitHub, which takes minutes")
+	key := require.Value(tool.CacheKey([]string{j.repository, j.commit, j.build}))(t)
+	folder := require.Value(cacheDir())(t)
+	dir := filepath.Join(folder, "judge-"+filepath.Base(j.repository)+"-"+key)
+	require.NoError(t, tool.Once(dir, func(partial string) error {
+		source := t.TempDir()
+		for _, step := range [][]string{
+			{"mkdir", partial},
+			{"git", "init", "--quiet"},
+			{"git", "fetch", "--quiet", "--depth=1", j.repository, j.commit},
+			{"git", "checkout", "--quiet", "FETCH_HEAD"},
+			{"sh", "-euc", j.build},
+		} {
+			_, err := tool.Run(t.Context(), source, []string{"OUT=" + partial, "GOFLAGS=-mod=vendor -trimpath -buildvcs=false"}, step...)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	return dir
+}
