@@ -1,9 +1,9 @@
 package driverroot
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -64,16 +64,14 @@ func ownMounts() (points []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	slices.SortFunc(mounts, func(a, b mounttable.Mount) int { return cmp.Compare(a.Point, b.Point) })
 	for _, m := range mounts {
-		points = append(points, m.Point)
+		covers := func(point string) bool { return mounttable.AtOrBelow(m.Point, point) }
+		if !slices.ContainsFunc(points, covers) {
+			points = append(points, m.Point)
+		}
 	}
-	slices.Sort(points)
-	covered := func(point string) bool {
-		return slices.ContainsFunc(points, func(other string) bool {
-			return other != point && mounttable.AtOrBelow(point, other)
-		})
-	}
-	return slices.DeleteFunc(slices.Compact(slices.Clone(points)), covered), nil
+	return points, nil
 }
 
 func enter(dir, scratch string, mounts []string) error {
@@ -155,25 +153,19 @@ func takeMount(root *os.Root, base, point string) error {
 
 // ownFile creates an empty file in the root unless it has one. It refuses links in the path.
 func ownFile(root *os.Root, name string) error {
-	parent := path.Dir(name)
-	if parent != "." {
-		err := ownFolder(root, parent)
-		if err != nil {
-			return err
-		}
+	err := ownFolder(root, path.Dir(name))
+	if err != nil {
+		return err
 	}
-	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err == nil {
-		return file.Close()
-	}
-	st, statErr := root.Lstat(name)
-	if statErr != nil || !st.Mode().IsRegular() {
-		return errors.Join(err, statErr)
-	}
-	if errors.Is(err, fs.ErrExist) {
+	st, err := root.Lstat(name)
+	if err == nil && st.Mode().IsRegular() {
 		return nil
 	}
-	return err
+	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 // pivot makes base the root of the mount namespace, as runc does: the old root, which is stacked on

@@ -35,6 +35,7 @@ func TestEnter(t *testing.T) {
 			dir := require.Value(r.Stage(t.Context(), nil))(t)
 			testfile.Write(t, filepath.Join(dir, optionsFile), "options nvidia a=1")
 			testfile.Write(t, filepath.Join(dir, "etc/hosts"), "baked")
+			testfile.Write(t, filepath.Join(r.Storage, "hosts"), "of the pod")
 			run := filepath.Dir(r.Target)
 			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestEnter$", "-test.v")
 			cmd.Env = append(os.Environ(), entering+"="+strings.Join([]string{dir, r.Storage, run, where}, " "))
@@ -49,10 +50,30 @@ func TestEnter(t *testing.T) {
 	}
 }
 
+// TestMountPoints checks which paths of a root become mount points: missing ones are made, and links, which
+// would lead a mount elsewhere, are refused.
+func TestMountPoints(t *testing.T) {
+	dir := t.TempDir()
+	testfile.Write(t, dir+"/link", "-> /etc")
+	testfile.Write(t, dir+"/there", "file")
+	testfile.Write(t, dir+"/escape", "-> ../x")
+	root := require.Value(os.OpenRoot(dir))(t)
+	defer root.Close()
+	for name, fits := range map[string]bool{
+		"file": true, "a/b/file": true, "there": true, "link": false, "link/file": false, "escape": false, "there/file": false,
+	} {
+		err := ownFile(root, name)
+		assert.Equalf(t, fits, err == nil, "%s: %v", name, err)
+	}
+	text := require.Value(os.ReadFile(dir + "/there"))(t)
+	assert.Equalf(t, "file", string(text), "what was there")
+}
+
 // enterAndLook runs in the process that enters.
 func enterAndLook(arguments []string) {
 	dir, storage, run := arguments[0], arguments[1], arguments[2]
 	host := arguments[3] == "machine"
+	hosts := "baked"
 	if host {
 		hostFolders = append(hostFolders, run)
 	}
@@ -60,6 +81,8 @@ func enterAndLook(arguments []string) {
 		runtime.LockOSThread()
 		must(unix.Unshare(unix.CLONE_NEWNS))
 		must(unix.Mount(storage, storage, "", unix.MS_BIND, "")) // as the pod has it
+		must(unix.Mount(filepath.Join(storage, "hosts"), "/etc/hosts", "", unix.MS_BIND, ""))
+		hosts = "of the pod"
 	}
 	must(Enter(dir, storage, host))
 	text, err := os.ReadFile("/etc/hosts")
@@ -67,7 +90,7 @@ func enterAndLook(arguments []string) {
 	_, err = os.Stat("/" + optionsFile)
 	link, linkErr := os.Readlink("/bin")
 	must(linkErr)
-	if string(text) != "baked" || !os.IsNotExist(err) || link != "usr/bin" {
+	if string(text) != hosts || !os.IsNotExist(err) || link != "usr/bin" {
 		panic(fmt.Sprintf("%s %v %s", text, err, link))
 	}
 	must(os.WriteFile("/written", nil, 0o600))

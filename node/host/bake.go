@@ -155,7 +155,7 @@ func (b Bake) fill(
 	if err != nil {
 		return err
 	}
-	index, old := index.with(*baked)
+	index, old := index.add(*baked)
 	err = index.write(b.Config.StateDir)
 	if err != nil || old == nil || old.Root == baked.Root {
 		return err

@@ -147,8 +147,8 @@ func guarded(folder *os.Root, paths ...string) error {
 	return nil
 }
 
-// with returns the index with a driver, and the one that it replaces.
-func (i Index) with(b Baked) (changed Index, old *Baked) {
+// add returns the index with a driver, and the one that it replaces.
+func (i Index) add(b Baked) (changed Index, old *Baked) {
 	changed.Schema = indexSchema
 	for _, have := range i.Drivers {
 		if b.replaces(have) {

@@ -72,7 +72,7 @@ func (c chooser) choose(ctx context.Context) (Choice, error) {
 	}
 	why := "the machine has no driver image"
 	if !choice.host {
-		why = own.misses(ctx)
+		_, why = own.misses(ctx, preflight.OK, preflight.Skipped)
 	}
 	if why == "" {
 		return choice, nil
@@ -193,51 +193,42 @@ func (c chooser) open(b Baked) (candidate, error) {
 	return found, nil
 }
 
-// misses returns what of the GPUs the driver does not drive, or may not: "" if it drives them, or
-// if nobody can tell.
-func (c candidate) misses(ctx context.Context) string {
-	flavour, _, err := c.Flavour(c.gpus, c.release, c.hardware.cfg.ModuleType)
-	if err != nil {
-		return "" // the start says why
-	}
-	for _, check := range c.checks(ctx, flavour) {
-		if check.Status != preflight.OK && check.Status != preflight.Skipped {
-			return check.Finding
-		}
-	}
-	return ""
-}
-
 // unfit returns why the driver cannot serve the machine with what is there; "" if it can.
 func (c candidate) unfit(ctx context.Context) string {
-	flavour, _, err := c.Flavour(c.gpus, c.release, c.hardware.cfg.ModuleType)
-	if err != nil {
-		return err.Error()
+	flavour, why := c.misses(ctx, preflight.OK)
+	if why != "" {
+		return why
 	}
-	for _, check := range c.checks(ctx, flavour) {
-		if check.Status != preflight.OK {
-			return check.Finding
-		}
-	}
-	_, _, err = c.supply.Find(ctx, node.Want{
-		Driver:  c.info.Driver,
-		Flavour: flavour,
-		Release: c.release,
-	})
+	wanted := node.Want{Driver: c.info.Driver, Flavour: flavour, Release: c.release}
+	_, _, err := c.supply.Find(ctx, wanted)
 	if err != nil {
 		return fmt.Sprintf("no %s modules for kernel %s: %v", flavour, c.release, err)
 	}
 	return ""
 }
 
-func (c candidate) checks(ctx context.Context, flavour string) []preflight.Check {
+// misses returns the flavour of the driver's modules for the GPUs, and which GPUs it does not
+// drive: "" if the checks have one of these results.
+func (c candidate) misses(
+	ctx context.Context,
+	accepted ...preflight.Status,
+) (flavour, why string) {
 	in := preflight.Input{
 		Info:    c.info,
 		Release: c.release,
 		GPUs:    c.gpus,
-		Flavour: flavour,
 		Serves:  c.serves(c.release),
 	}
 	in.Supported, in.SupportedErr = c.supported()
-	return preflight.RunGPUs(ctx, in)
+	flavour, _, err := c.Flavour(c.gpus, c.release, c.hardware.cfg.ModuleType)
+	if err != nil {
+		return "", err.Error()
+	}
+	in.Flavour = flavour
+	for _, check := range preflight.RunGPUs(ctx, in) {
+		if !slices.Contains(accepted, check.Status) {
+			return flavour, check.Finding
+		}
+	}
+	return flavour, ""
 }

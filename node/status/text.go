@@ -40,10 +40,13 @@ func WriteText(out io.Writer, st Snapshot, run string, s kmod.System, instances 
 		t.row("waits", "%s", text)
 	}
 	t.row("kernel", "%s", st.Kernel)
-	if st.Wanted != "" {
+	switch {
+	case st.Choice != "":
+		t.row("wanted", "driver %s", st.Wanted)
+		t.row("choice", "%s", st.Choice)
+	case st.Wanted != "":
 		t.row("wanted", "driver %s, which the image of that instance has", st.Wanted)
 	}
-	t.row("choice", "%s", st.Choice)
 	t.driver(st, run, s, dead)
 	t.parts(st, s, dead)
 	for _, p := range st.Phases {
