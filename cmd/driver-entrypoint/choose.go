@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/shim"
@@ -40,6 +41,7 @@ func (p *program) choose(ctx context.Context, cfg config.Config) (reason string,
 	own := []string{ // the first of several values counts
 		chosen + "=" + choice.Reason,
 		"DRIVER_VERSION=" + choice.Driver,
+		"DRIVER_BRANCH=" + strconv.Itoa(driverinfo.Branch(choice.Driver)),
 		shim.Marker + "=" + strconv.Itoa(os.Getppid()),
 	}
 	err = unix.Exec(host.Program, os.Args, append(own, p.env...))
