@@ -14,10 +14,10 @@ import (
 // (nil: none) stay unchanged wherever they suffice; Resolve upgrades them when a dependency or a
 // conflict requires it, and never removes or downgrades them.
 //
-// The choice is a pure function of index, status and wants: alternatives in their order, except
-// that an installed or chosen one comes first; a package of the name before packages that provide
-// it, and these by priority and then name. Errors: *distros.UnresolvableError, or distros.ErrIndex
-// for entries that do not parse.
+// The choice is a pure function of index, status and wants. All wants come first, then the needs of
+// each, depth first; alternatives in their order, except that an installed or chosen one comes
+// first; a package of the name before packages that provide it, and these by priority and then
+// name. Errors: *distros.UnresolvableError, or distros.ErrIndex for entries that do not parse.
 func (x *Index) Resolve(st *dpkg.Status, want []string) ([]Package, error) {
 	s, err := x.solver(st)
 	if err != nil {
@@ -32,13 +32,9 @@ func (x *Index) Resolve(st *dpkg.Status, want []string) ([]Package, error) {
 			return nil, err
 		}
 	}
-	for len(s.queue) > 0 {
-		it := s.queue[0]
-		s.queue = s.queue[1:]
-		if s.current[it.name] != it {
-			continue // replaced later
-		}
-		if err := s.resolveItem(it); err != nil {
+	for _, it := range s.requested {
+		err := s.settle(it)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -79,6 +79,8 @@ func TestResolve(t *testing.T) {
 		{"second where the first is too old", "a 1; Depends: b (>= 2) | c\nb 1\nc 1", "", "a", "a 1, c 1"},
 		{"installed alternative", "a 1; Depends: b | c\nb 1\nc 1", "c 1", "a", "a 1"},
 		{"asked for alternative", "a 1; Depends: b | c\nb 1\nc 1", "", "a c", "a 1, c 1"},
+		{"alternative that a later need chooses", "a 1; Depends: b, d\nb 1; Depends: c | d\nc 1\nd 1", "", "a", "a 1, b 1, c 1, d 1"},
+		{"alternative that an earlier need chooses", "a 1; Depends: d, b\nb 1; Depends: c | e\nc 1\nd 1; Depends: e\ne 1", "", "a", "a 1, b 1, d 1, e 1"},
 		{"alternative that does not clash", "a 1; Depends: b | c\nb 1; Conflicts: d\nc 1\nd 1", "d 1", "a", "a 1, c 1"},
 		{"virtual", "a 1; Depends: v\nc 1; Provides: v\nb 1; Provides: v", "", "a", "a 1, b 1"},
 		{"virtual by priority", "a 1; Depends: v\nc 1; Provides: v; Priority: important\nb 1; Provides: v; Priority: optional", "", "a", "a 1, c 1"},

@@ -20,7 +20,14 @@ type solver struct {
 	dependents  map[string][]*item // name -> items that depend on it
 	conflicting map[string][]*item // name -> items that conflict with it
 	items       map[*entry]*item   // parsed entries
-	queue       []*item            // chosen items that are not yet settled
+	requested   []*item
+	pending     []pending // chosen items that are not yet settled, the last first
+}
+
+// pending is a chosen item with those of its dependencies that were not looked at yet.
+type pending struct {
+	item *item
+	rest dpkg.Relations
 }
 
 func (x *Index) solver(st *dpkg.Status) (*solver, error) {
@@ -174,25 +181,55 @@ func (s *solver) choose(it, by *item) error {
 	}
 	it.by = by
 	s.insert(it)
-	s.queue = append(s.queue, it)
+	if by == nil {
+		s.requested = append(s.requested, it)
+	} else {
+		s.pending = append(s.pending, pending{it, it.depends})
+	}
 	if old == nil {
 		return nil
 	}
 	return s.recheckDependents(old, it)
 }
 
-// resolveItem chooses what an item needs, and upgrades what it conflicts with.
-func (s *solver) resolveItem(it *item) error {
-	for _, group := range it.depends {
-		if err := s.satisfy(it, group); err != nil {
+// settle chooses what an item needs, and upgrades what it conflicts with. The needs of a chosen item
+// come before the next need of the item that it was chosen for, as in apt: of alternatives, one
+// that was chosen before counts.
+func (s *solver) settle(it *item) error {
+	s.pending = append(s.pending, pending{it, it.depends})
+	for len(s.pending) > 0 {
+		last := &s.pending[len(s.pending)-1]
+		it = last.item
+		replaced := s.current[it.name] != it
+		if !replaced && len(last.rest) > 0 {
+			group := last.rest[0]
+			last.rest = last.rest[1:]
+			err := s.satisfy(it, group)
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		s.pending = s.pending[:len(s.pending)-1]
+		if replaced {
+			continue
+		}
+		err := s.upgradeConflicting(it)
+		if err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// upgradeConflicting upgrades what an item conflicts with.
+func (s *solver) upgradeConflicting(it *item) error {
 	for _, c := range s.conflicts(it) {
 		if s.current[c.other.name] != c.other {
 			continue // upgraded by an earlier turn of this loop
 		}
-		if err := s.upgradeAway(it, c); err != nil {
+		err := s.upgradeAway(it, c)
+		if err != nil {
 			return err
 		}
 	}
