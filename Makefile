@@ -50,10 +50,14 @@ test race: export TMPDIR := $(shell ci/tmpdir)
 test: ## the fast tier: Go and a C compiler, under two minutes, and seconds after a change of one package; `make vet` and `make race` look at the same code in other ways
 	go test -vet=off -ldflags=-w ./...
 
+# ci/lint looks that no package is missing which starts goroutines or has locks.
 race: ## the fast tests of packages that do several things at once, with the race detector: they are compiled once more for it
-	go test -vet=off -ldflags=-w -race -shuffle=on ./cmd/driver-build/session ./cmd/driver-entrypoint ./distros/apt ./distros/fetch ./distros/rpm \
-		./images/... ./kmod ./kmod/kbuild ./node/...
-	go test -vet=off -ldflags=-w -race -run 'TestMany|TestCancel|TestSignal|TestDoctor' ./cmd/driver-build
+	go test -vet=off -ldflags=-w -race -shuffle=on ./cmd/driver-build/flags ./cmd/driver-build/session ./cmd/driver-entrypoint ./cmd/driver-guest \
+		./distros/apt ./distros/fetch ./distros/rpm ./kmod ./kmod/kbuild \
+		./images/bundle ./images/layer ./images/matrix ./images/oci ./images/outfile ./images/programs ./images/registry ./images/rehearse/gpu \
+		./images/rehearse/guest ./images/rehearse/kernel ./images/releases ./images/rootfs ./images/runner ./images/runner/buildkit ./images/signature ./images/status \
+		./node ./node/cli ./node/daemons ./node/driverroot ./node/fabric ./node/host ./node/kubernetes ./node/metrics ./node/probe ./node/status ./node/support
+	go test -vet=off -ldflags=-w -race -run '^(TestMany.*|TestCancel.*|TestSignal.*|TestDoctor.*|Test(CompiledOnce|Combine|ModulesFound|Fabric|FabricRefused|RPMImage|Patches|RedistSameLayers|PatchFromURL))$$' ./cmd/driver-build ./images
 
 e2e: build ## what CI runs of the tests that need root, the network, guests: one proof of each promise; see docs/develop.md
 	ci/e2e/run
