@@ -2,6 +2,7 @@ package drivertoolkit
 
 import (
 	"context"
+	"flag"
 	"os"
 	"path/filepath"
 	"sync"
@@ -14,6 +15,12 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/modules"
 )
+
+// TestMain: nearly all that the tests do is wait, one poll or two, so many of them do it at a time.
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8")
+	os.Exit(m.Run())
+}
 
 // pod is two containers that share a folder.
 type pod struct {
