@@ -24,6 +24,7 @@ type tier struct {
 	// tests that CI leaves out, each with what CI runs instead; "Test/part" is a subtest
 	Later    map[string]string
 	Parallel int  // guests at a time; 0: as many tests as processors
+	Jobs     int  // packages at a time; 0: one
 	Cluster  bool // needs Kubernetes' programs
 }
 
@@ -81,7 +82,7 @@ func (t tier) commands(whole bool) (all [][]string) {
 		"-v",
 		"-count=1",
 		"-vet=off",
-		"-p=1",
+		fmt.Sprintf("-p=%d", max(1, t.Jobs)),
 		"-timeout=58m",
 		"-run=" + t.run(),
 	}

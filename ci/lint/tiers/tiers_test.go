@@ -91,10 +91,10 @@ func TestTable(t *testing.T) {
 
 func TestCommands(t *testing.T) {
 	t.Parallel()
-	one := tier{Name: "x-y", Packages: []string{"./a"}, Tests: []string{"TestA", "TestB.*"}, Parallel: 2, Later: map[string]string{"TestB.*": "?", "TestA/part": "?"}, Cluster: true}
+	one := tier{Name: "x-y", Packages: []string{"./a"}, Tests: []string{"TestA", "TestB.*"}, Parallel: 2, Later: map[string]string{"TestB.*": "?", "TestA/part": "?"}, Jobs: 2, Cluster: true}
 	none := tier{Name: "xy", Tests: []string{"A", "B"}, Later: map[string]string{"A|B": "?"}}
 	got := one.commands(false)
-	assert.Same(t, [][]string{{"ci/cluster/tools/build"}, {"go", "test", "-v", "-count=1", "-vet=off", "-p=1", "-timeout=58m", "-run=^(TestA|TestB.*)$", "-parallel=2",
+	assert.Same(t, [][]string{{"ci/cluster/tools/build"}, {"go", "test", "-v", "-count=1", "-vet=off", "-p=2", "-timeout=58m", "-run=^(TestA|TestB.*)$", "-parallel=2",
 		"-skip=^(TestA)$/^part$|^(TestB.*)$", "./a"}}, got)
 	assert.Equal(t, false, strings.Contains(strings.Join(one.commands(true)[1], " "), "-skip"))
 	assert.ErrorContains(t, assert.Err(choose([]tier{one}, true, []string{"x", "z"})), `no tier "z"`)
