@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,9 @@ func rehearsal(t *testing.T, failed, reason string, args ...string) rehearse.Rep
 	begin := time.Now()
 	cmd := exec.CommandContext(t.Context(), project+"/bin/driver-build", args...) //nolint:gosec // the test's own words
 	cmd.Stderr = t.Output()
+	if slices.Contains(args, "--chart") { // helm
+		cmd.Env = append(os.Environ(), "PATH="+control.Bin(t)+":"+os.Getenv("PATH"))
+	}
 	out, err := cmd.Output()
 	code := 0
 	var exit *exec.ExitError
@@ -80,56 +84,6 @@ func thinFolder(t *testing.T, kernel *lab.HostKernel) string {
 	return thinLayout(t, "thin", []*lab.HostKernel{kernel})
 }
 
-// Test32Rehearse: driver-build rehearse passes an image that nodes can run, with Secure Boot too, and names the
-// reason for which they cannot run another one.
-func Test32Rehearse(t *testing.T) {
-	lab.Gate(t)
-	t.Parallel()
-	kernel := lab.Kernel(t, "debian12")
-	image := oci(thinFolder(t, kernel))
-	t.Run("passes", func(t *testing.T) {
-		report := rehearsal(t, "", "", image)
-		assert.Equal(t, kernel.Release, report.Kernel)
-		assert.Equal(t, 11, len(report.Rows))
-		assert.Equal(t, true, report.Passed && len(report.Packages) > 2)
-	})
-	t.Run("unsigned", func(t *testing.T) {
-		rehearsal(t, "signatures", "Secure Boot is on .* the modules have no signature", image, "--secure-boot")
-	})
-	t.Run("modules of another kernel", func(t *testing.T) {
-		other := lab.OlderKernel(t, "debian12", 3) // the second may be the newest of a cache that is older
-		rehearsal(t, "preflight", "modules-found: .* this node runs "+other.Release, image, "--kernel", other.Release)
-	})
-}
-
-// Test32Refused: a kernel that is too new for the driver, a module that the kernel refuses, by values of the
-// chart, and a certificate that makes the signatures good.
-func Test32Refused(t *testing.T) {
-	lab.Gate(t)
-	kernel := lab.Kernel(t, "debian12")
-	image := oci(thinFolder(t, kernel))
-	t.Run("a kernel that is too new", func(t *testing.T) {
-		making.Lock()
-		dir := d470.layout(t)
-		making.Unlock()
-		rehearsal(t, "preflight", "kernel-limit: ", oci(dir), "--kernel", newestKernel(t))
-	})
-	t.Run("a refused module", func(t *testing.T) {
-		t.Setenv("PATH", control.Bin(t)+":"+os.Getenv("PATH"))
-		values := filepath.Join(t.TempDir(), "values.yaml")
-		testfile.Write(t, values, "image: {repository: h.example/driver, tag: 535.261.03-debian12}\nmoduleParameters: {nvidia: {NVreg_EnableMSI: nonsense}}\n")
-		rehearsal(t, "load", "(?s)nonsense.*invalid for parameter", image, "--values", values, "--chart", project+"/deploy/chart")
-	})
-	t.Run("signed", func(t *testing.T) {
-		site := newKey("The site's modules")
-		dir := testfile.Tree(t, t.TempDir(), map[string]string{"key.pem": site.KeyPEM(), "cert.pem": site.CertPEM()})
-		making.Lock()
-		signed := thinLayout(t, "rehearsed", []*lab.HostKernel{kernel}, "--module-key", dir+"/key.pem", "--module-cert", dir+"/cert.pem")
-		making.Unlock()
-		rehearsal(t, "", "", oci(signed), "--secure-boot", "--module-cert", dir+"/cert.pem")
-	})
-}
-
 // Test32Upgrade: from 470 to 535 and back, idle and in use.
 func Test32Upgrade(t *testing.T) {
 	lab.Gate(t)
@@ -140,4 +94,60 @@ func Test32Upgrade(t *testing.T) {
 	making.Unlock()
 	report := rehearsal(t, "", "", oci(thinFolder(t, kernel)), "--from", oci(old))
 	assert.Equal(t, 15, len(report.Rows))
+}
+
+// Test32Rehearse: driver-build rehearse passes an image that nodes can run, with Secure Boot too, and names the
+// reason for which they cannot run another one.
+func Test32Rehearse(t *testing.T) {
+	lab.Gate(t)
+	t.Parallel()
+	kernel := lab.Kernel(t, "debian12")
+	image := oci(thinFolder(t, kernel))
+	t.Run("passes", func(t *testing.T) {
+		t.Parallel()
+		report := rehearsal(t, "", "", image)
+		assert.Equal(t, kernel.Release, report.Kernel)
+		assert.Equal(t, 11, len(report.Rows))
+		assert.Equal(t, true, report.Passed && len(report.Packages) > 2)
+	})
+	t.Run("unsigned", func(t *testing.T) {
+		t.Parallel()
+		rehearsal(t, "signatures", "Secure Boot is on .* the modules have no signature", image, "--secure-boot")
+	})
+	t.Run("modules of another kernel", func(t *testing.T) {
+		t.Parallel()
+		other := lab.OlderKernel(t, "debian12", 3) // the second may be the newest of a cache that is older
+		rehearsal(t, "preflight", "modules-found: .* this node runs "+other.Release, image, "--kernel", other.Release)
+	})
+}
+
+// Test32Refused: a kernel that is too new for the driver, a module that the kernel refuses, by values of the
+// chart, and a certificate that makes the signatures good.
+func Test32Refused(t *testing.T) {
+	lab.Gate(t)
+	t.Parallel()
+	kernel := lab.Kernel(t, "debian12")
+	image := oci(thinFolder(t, kernel))
+	t.Run("a kernel that is too new", func(t *testing.T) {
+		t.Parallel()
+		making.Lock()
+		dir := d470.layout(t)
+		making.Unlock()
+		rehearsal(t, "preflight", "kernel-limit: ", oci(dir), "--kernel", newestKernel(t))
+	})
+	t.Run("a refused module", func(t *testing.T) {
+		t.Parallel()
+		values := filepath.Join(t.TempDir(), "values.yaml")
+		testfile.Write(t, values, "image: {repository: h.example/driver, tag: 535.261.03-debian12}\nmoduleParameters: {nvidia: {NVreg_EnableMSI: nonsense}}\n")
+		rehearsal(t, "load", "(?s)nonsense.*invalid for parameter", image, "--values", values, "--chart", project+"/deploy/chart")
+	})
+	t.Run("signed", func(t *testing.T) {
+		t.Parallel()
+		site := newKey("The site's modules")
+		dir := testfile.Tree(t, t.TempDir(), map[string]string{"key.pem": site.KeyPEM(), "cert.pem": site.CertPEM()})
+		making.Lock()
+		signed := thinLayout(t, "rehearsed", []*lab.HostKernel{kernel}, "--module-key", dir+"/key.pem", "--module-cert", dir+"/cert.pem")
+		making.Unlock()
+		rehearsal(t, "", "", oci(signed), "--secure-boot", "--module-cert", dir+"/cert.pem")
+	})
 }
