@@ -70,6 +70,10 @@ func shareFile(roots *os.Root, name, other, at string) (saved int64, err error) 
 		return 0, err
 	}
 	linked := name + tmpSuffix
+	err = roots.RemoveAll(linked) // of a bake that was killed
+	if err != nil {
+		return 0, err
+	}
 	err = roots.Link(other, linked)
 	if err != nil {
 		return 0, nil //nolint:nilerr // the file system has no link for it
