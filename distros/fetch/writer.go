@@ -1,9 +1,11 @@
 package fetch
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -79,12 +81,18 @@ func (w *Writer) Close() error {
 
 // Put adds small content to the store and returns its digest.
 func (s *Store) Put(data []byte) (sha256hex string, err error) {
+	return s.PutFrom(bytes.NewReader(data))
+}
+
+// PutFrom adds what a reader has to the store and returns its digest.
+func (s *Store) PutFrom(r io.Reader) (sha256hex string, err error) {
 	w, err := s.Create()
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	if _, err := w.Write(data); err != nil {
+	_, err = io.Copy(w, r)
+	if err != nil {
 		return "", err
 	}
 	sha256hex, _, err = w.Commit()

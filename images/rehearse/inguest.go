@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/rehearse/gpu"
@@ -28,7 +29,7 @@ func (q Request) inGuest(
 	step := b.Observe.Begin("rehearse", "boot "+config.Kernel.Release)
 	r := &rehearsal{observe: b.Observe}
 	config.Dir = dir
-	err = q.configure(ctx, all, &config, r)
+	err = q.configure(ctx, b.Store, all, &config, r)
 	if err != nil {
 		return step.End(false, err)
 	}
@@ -46,6 +47,7 @@ func (q Request) inGuest(
 	}
 	_ = step.End(false, nil)
 	report.Emulated = g.Accel != guest.KVM
+	r.emulated = report.Emulated
 	r.node = machine{g}
 	r.console = g.Console
 	rows, err := r.run(ctx)
@@ -60,7 +62,7 @@ func (q Request) inGuest(
 
 // configure describes the guest, makes the disks of its images, and names them in the rehearsal.
 func (q Request) configure(
-	ctx context.Context, all []*image, config *guest.Config, r *rehearsal,
+	ctx context.Context, store *fetch.Store, all []*image, config *guest.Config, r *rehearsal,
 ) (err error) {
 	config.GPUs = []gpu.Model{gpu.T4}
 	config.MemoryMB = memory
@@ -76,7 +78,7 @@ func (q Request) configure(
 	}
 	for i, img := range all {
 		s := subject{name: []string{"image", "previous"}[i], pod: q.pod(img), ours: img.ours()}
-		config.Images[s.name], err = guest.ImageDisk(ctx, img.Image, config.Dir)
+		config.Images[s.name], err = imageDisk(ctx, store, img.Image, config.Dir)
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ type rehearsal struct {
 	image    subject
 	previous *subject // nil: the node has no driver before
 	observe  progress.Observer
+	emulated bool          // times are not those of a node
 	console  func() string // of the guest; nil: it has none
 
 	before state // of the node without a driver

@@ -37,7 +37,7 @@ func ImageDisk(ctx context.Context, image v1.Image, dir string) (Image, error) {
 		return Image{}, fmt.Errorf("read the image's digest: %w", err)
 	}
 	made := Image{
-		Disk:    filepath.Join(dir, digest.Hex+".ext4"),
+		Disk:    DiskFile(dir, digest),
 		Env:     file.Config.Env,
 		Command: slices.Concat(file.Config.Entrypoint, file.Config.Cmd),
 	}
@@ -52,6 +52,9 @@ func ImageDisk(ctx context.Context, image v1.Image, dir string) (Image, error) {
 	}
 	return made, nil
 }
+
+// DiskFile is the disk of an image in a folder of disks.
+func DiskFile(dir string, image v1.Hash) string { return filepath.Join(dir, image.Hex+".ext4") }
 
 // writeImage lays the layers over each other as a runtime does, and writes the result as a disk.
 func writeImage(ctx context.Context, image v1.Image, path string) (err error) {

@@ -170,7 +170,7 @@ func (m *maker) pin(ctx context.Context) error {
 		m.system.Base.Digest, m.system.Repositories.Digest(),
 		m.programs.Base.Digest, m.programs.Repositories.Digest(),
 	)
-	_, found := m.Store.Lookup(recordKind, key, &m.pins)
+	_, found := m.Store.Lookup(RecordKind, key, &m.pins)
 	if found {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (m *maker) pin(ctx context.Context) error {
 		return fmt.Errorf("the guest's programs: %w", err)
 	}
 	m.pins.Programs = resolved.Packages
-	return m.Store.Note(recordKind, key, "", m.pins)
+	return m.Store.Note(RecordKind, key, "", m.pins)
 }
 
 // missing says which kernels come near one that the repositories lack.

@@ -151,7 +151,7 @@ func TestGet(t *testing.T) {
 
 	// the cache knows what its files are, and makes again what it lost
 	kinds := require.Value(r.b.Store.Usage())(t)
-	guests := kinds[slices.IndexFunc(kinds, func(k fetch.Usage) bool { return k.Kind == recordKind })]
+	guests := kinds[slices.IndexFunc(kinds, func(k fetch.Usage) bool { return k.Kind == RecordKind })]
 	assert.Equal(t, len(k.BootModules)+3+2, guests.Files) // and two records without content
 	require.NoError(t, os.Remove(k.Disk))
 	require.NoError(t, r.get(t))

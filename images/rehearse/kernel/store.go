@@ -14,8 +14,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// recordKind is the kind of the cache's records of guests, and of the files that they name.
-const recordKind = "guest"
+// RecordKind is the kind of the cache's records of guests, and of the files that they name.
+const RecordKind = "guest"
 
 // record has the digests of a kernel's files in the cache.
 type record struct {
@@ -41,7 +41,7 @@ func (r record) kernel(store *fetch.Store) *guest.Kernel {
 
 // lookup returns the files of a key, if all of them are in the cache.
 func lookup(store *fetch.Store, key string) (r record, ok bool) {
-	_, ok = store.Lookup(recordKind, key, &r)
+	_, ok = store.Lookup(RecordKind, key, &r)
 	for _, digest := range r.files() {
 		ok = ok && store.Has(digest)
 	}
@@ -85,12 +85,12 @@ func keep(ctx context.Context, store *fetch.Store, key string, c content) (r rec
 		return r, err
 	}
 	for _, digest := range r.files() { // so that the cache knows what they are
-		err = store.Note(recordKind, digest, digest, nil)
+		err = store.Note(RecordKind, digest, digest, nil)
 		if err != nil {
 			return r, err
 		}
 	}
-	return r, store.Note(recordKind, key, "", r)
+	return r, store.Note(RecordKind, key, "", r)
 }
 
 // writeDisk makes a disk of a root.
@@ -112,15 +112,5 @@ func writeDisk(ctx context.Context, store *fetch.Store, root *rootfs.Tree) (dige
 		return "", err
 	}
 	defer disk.Close() //nolint:errcheck // opened for reading
-	kept, err := store.Create()
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, kept.Close()) }()
-	_, err = io.Copy(kept, rootfs.Cancellable(ctx, disk))
-	if err != nil {
-		return "", err
-	}
-	digest, _, err = kept.Commit()
-	return digest, err
+	return store.PutFrom(rootfs.Cancellable(ctx, disk))
 }
