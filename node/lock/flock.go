@@ -66,7 +66,7 @@ func lockFolder(dir string) (*os.File, error) {
 		return nil, &HeldError{Path: dir}
 	case err != nil:
 		f.Close()
-		return nil, nil
+		return nil, nil //nolint:nilerr // this file system cannot lock folders
 	}
 	return f, nil
 }
