@@ -23,11 +23,18 @@ go build -o $OUT/nv-fabricmanager ./cmd/fake-fabricmanager/daemon
 go build -o $OUT/nvidia-imex ./cmd/fake-imex/daemon
 go build -o $OUT/nvidia-imex-ctl ./cmd/fake-imex/ctl`}
 
+// NVIDIA's device plugin 0.20.0, built as its Makefile does, with the kubelet's end of its socket.
+var devicePlugin = judge{"https://github.com/NVIDIA/k8s-device-plugin", "1b826acc6af3079d8923bac395c3124b8861a9a6", `
+mkdir cmd/registrar
+cp $TESTDATA/registrar.go cmd/registrar
+go build -ldflags "-s -w '-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files'" -o $OUT ./cmd/nvidia-device-plugin ./cmd/registrar`}
+
 // programs returns the folder with what the judge's commands made, once for all runs.
 func (j judge) programs(t *testing.T) string {
 	t.Helper()
 	tool.Real(t, "it builds programs of NVIDIA's from GitHub, which takes minutes")
-	key := require.Value(tool.CacheKey([]string{j.repository, j.commit, j.build}))(t)
+	testdata := require.Value(filepath.Abs("testdata"))(t)
+	key := require.Value(tool.CacheKey([]string{j.repository, j.commit, j.build}, testdata))(t)
 	folder := require.Value(cacheDir())(t)
 	dir := filepath.Join(folder, "judge-"+filepath.Base(j.repository)+"-"+key)
 	require.NoError(t, tool.Once(dir, func(partial string) error {
@@ -39,7 +46,7 @@ func (j judge) programs(t *testing.T) string {
 			{"git", "checkout", "--quiet", "FETCH_HEAD"},
 			{"sh", "-euc", j.build},
 		} {
-			_, err := tool.Run(t.Context(), source, []string{"OUT=" + partial, "GOFLAGS=-mod=vendor -trimpath -buildvcs=false"}, step...)
+			_, err := tool.Run(t.Context(), source, []string{"OUT=" + partial, "TESTDATA=" + testdata, "GOFLAGS=-mod=vendor -trimpath -buildvcs=false"}, step...)
 			if err != nil {
 				return err
 			}
