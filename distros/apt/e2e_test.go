@@ -156,8 +156,9 @@ func (a apt) get(args ...string) ([]byte, error) {
 	return exec.Command("apt-get", args...).CombinedOutput() //nolint:gosec // the test's own arguments
 }
 
-// judge resolves want over the installed packages and returns how the choice differs from apt's, or "". Of packages that provide a name apt takes one
-// by their order in its cache, this package the first by name: apt is asked again, with those that were chosen here.
+// judge resolves want over the installed packages and returns how the choice differs from apt's, or "". Of packages that
+// provide a name apt takes one by their order in its cache, this package the first by name: apt is asked again, with
+// those that were chosen here.
 func (a apt) judge(t *testing.T, x *Index, installed *dpkg.Status, want []string) string {
 	t.Helper()
 	got, refusal := x.Resolve(installed, want)

@@ -28,7 +28,8 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// server is a registry: a strict one with the referrers API, or that of go-containerregistry. It answers the nth request, and all after it, with a status.
+// server is a registry: a strict one with the referrers API, or that of go-containerregistry. It answers the nth
+// request, and all after it, with a status.
 type server struct {
 	*httptest.Server
 	requests, failAt, status, puts, patches, manifests atomic.Int64
