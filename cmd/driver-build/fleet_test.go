@@ -85,7 +85,9 @@ func TestFleet(t *testing.T) {
 	const set = "535.261.03-6.1.0-56-amd64-debian12-modules"
 	command += "--precompiled=modules "
 	assert.Containsf(t, u.tool(t, command).Want(t, 0).Stdout, "--arch amd64 --kernel 6.1.0-56-amd64 --profile modules ", "the build of modules")
-	assert.Equalf(t, false, strings.Contains(u.tool(t, command+"--format values").Want(t, 0).Stdout, "moduleImages"), "without their image")
+	r = u.tool(t, command+"--format values").Want(t, 0)
+	assert.Equalf(t, false, strings.Contains(r.Stdout, "moduleImages"), "without their image")
+	assert.Containsf(t, r.Stderr, set+" (amd64) is not in the registry", "what the values leave out")
 	whole := require.Value(name.ParseReference(u.Host + "/gpu/driver:535.261.03-debian12"))(t)
 	require.NoError(t, remote.Tag(require.Value(name.NewTag(u.Host+"/gpu/driver:"+set))(t), require.Value(remote.Get(whole))(t)))
 	assert.Containsf(t, u.tool(t, command+"--format values").Want(t, 0).Stdout, "      moduleImages:\n        - "+u.Host+"/gpu/driver:"+set+"\n", "with it")

@@ -137,6 +137,19 @@ func (r *Recommendation) AddModuleImages(repository string) {
 	}
 }
 
+// LackingModules says which images of modules the registry, which was asked, lacks: the values of the
+// pools leave them out.
+func (r *Recommendation) LackingModules(repository string) (warnings []string) {
+	for _, im := range r.Images {
+		if im.modules && len(im.Missing) > 0 {
+			warnings = append(warnings, fmt.Sprintf("%s:%s (%s) is not in the registry, and the values are without it: "+
+				"on nodes with kernel %s the driver has to compile; build it, then make the values again",
+				repository, im.Tag, strings.Join(im.Missing, ", "), im.Kernel))
+		}
+	}
+	return warnings
+}
+
 // Hint is what machines with a driver could do better.
 type Hint struct {
 	Text  string   `json:"text"`

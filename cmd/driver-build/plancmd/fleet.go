@@ -152,6 +152,9 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 			return err
 		}
 	}
+	if a.Format == "values" {
+		a.Warnings(p.LackingModules(repository)...)
+	}
 	err = o.print(a, p, repository)
 	if err != nil {
 		return err
