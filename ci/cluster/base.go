@@ -56,6 +56,7 @@ func makeBase(t testing.TB) base {
 		agent := filepath.Join(t.TempDir(), "agent")
 		config := makePKI(t, pki)
 		require.NoError(t, tool.Build(t.Context(), agent, "cmd/driver-guest", "GOARCH=amd64"))
+		tool.Must(t, filepath.Join(root, "ci/cluster/tools/build"), "runtime")
 		tool.Must(t, filepath.Join(guest, "make"), dir, kernel.Root, bin, pki, agent)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), config, 0o600))
 	})}

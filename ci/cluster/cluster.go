@@ -27,9 +27,11 @@ import (
 // when they fail, so call them in the test's own goroutine.
 type Cluster struct {
 	control.Client
-	base  base
-	guest *lab.Guest
-	core  typed.CoreV1Interface
+	// Registry is this machine's address of the registry that the node calls guestRegistry.
+	Registry string
+	base     base
+	guest    *lab.Guest
+	core     typed.CoreV1Interface
 }
 
 // New boots an unused cluster: the node is Ready, has a GPU, and the images are pulled. The cluster
@@ -48,6 +50,7 @@ func New(t testing.TB) *Cluster {
 	registry := startRegistry(t)
 	list := images(t, c.base, registry)
 	begin := time.Now()
+	c.Registry = fmt.Sprintf("127.0.0.1:%d", registry)
 	api := c.start(registry)
 	t.Cleanup(c.reportFailure)
 	c.connect(api)
@@ -110,6 +113,11 @@ func (c *Cluster) connect(api int) {
 // ImageRef returns the image of a driver, Older or Newer, by its name on the node.
 func (c *Cluster) ImageRef(driver string) (repository, tag string) {
 	return guestRegistry + "/" + driverName, driverTag(c.base, driver)
+}
+
+// ModulesRef returns the name on the node of the image with the modules of Newer.
+func (c *Cluster) ModulesRef() string {
+	return guestRegistry + "/" + driverName + ":" + modulesTag(c.base)
 }
 
 // ready returns nil when the node is Ready and there are the objects that the cluster needs before

@@ -25,7 +25,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
-// The driver versions of which the node has images. Both are for its kernel, with closed modules.
+// The driver versions of which the node has images, for its kernel and with closed modules. The image of
+// Older has its modules; those of Newer are in an image of their own, which kubelet mounts.
 const (
 	Older = "470.256.02"
 	Newer = "535.261.03"
@@ -45,8 +46,13 @@ const (
 func images(t testing.TB, b base, registry int) []string {
 	t.Helper()
 	all := map[string]v1.Image{busyboxName: busybox(t)}
-	for _, driver := range []string{Older, Newer} {
-		all[driverName+":"+driverTag(b, driver)] = driverImage(t, b, driver)
+	kernel := []string{"--kernel", b.kernel.Release, "--profile"}
+	for tag, flags := range map[string][]string{
+		driverTag(b, Older): append(kernel, "compute", "--driver", Older),
+		driverTag(b, Newer): {"--no-toolchain", "--profile", "compute", "--driver", Newer},
+		modulesTag(b):       append(kernel, "modules", "--driver", Newer),
+	} {
+		all[driverName+":"+tag] = driverImage(t, tag, flags)
 	}
 	for ref, image := range all {
 		to := require.Value(
@@ -59,14 +65,22 @@ func images(t testing.TB, b base, registry int) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// driverTag returns the tag that driver-build gives the image with modules for the guest's kernel.
+// driverTag returns the tag that driver-build gives the image of a driver.
 func driverTag(b base, driver string) string {
+	if driver == Newer {
+		return driver + "-" + driverSystem
+	}
 	return driver + "-" + b.kernel.Release + "-" + driverSystem
+}
+
+// modulesTag returns the tag of the image with the modules of Newer.
+func modulesTag(b base) string {
+	return Newer + "-" + b.kernel.Release + "-" + driverSystem + "-modules"
 }
 
 // driverImage returns the image that driver-build of bin or DRIVER_E2E_BIN makes, rebuilt when one
 // of the programs has changed.
-func driverImage(t testing.TB, b base, driver string) v1.Image {
+func driverImage(t testing.TB, tag string, flags []string) v1.Image {
 	t.Helper()
 	root := require.Value(tool.Project())(t)
 	// as in the real tier of ci/e2e
@@ -76,44 +90,18 @@ func driverImage(t testing.TB, b base, driver string) v1.Image {
 	if _, err := os.Stat(program); err != nil || len(programs) == 0 {
 		t.Fatalf("there are no programs in %s: run make build (%v)", bin, err)
 	}
-	inputs := append(
-		programs,
-		program,
-		filepath.Join(root, "matrix.yaml"),
-		filepath.Join(root, "ci/cluster/images.go"),
-	)
-	key := require.Value(tool.CacheKey([]string{b.kernel.Release, driver}, inputs...))(t)
-	dir := cached(t, "driver-"+driver, key, func(dir string) {
+	matrix := filepath.Join(root, "matrix.yaml")
+	key := require.Value(tool.CacheKey(flags, append(programs, program, matrix)...))(t)
+	dir := cached(t, "driver-"+tag, key, func(dir string) {
 		from := tool.Must(t, filepath.Join(root, "ci/base"), driverSystem)
-		tool.Must(
-			t,
-			program,
-			"--os",
-			driverSystem,
-			"--driver",
-			driver,
-			"--kernel",
-			b.kernel.Release,
-			"--builder",
-			"chroot",
-			"--base",
-			from,
-			// On an emulated node unpacking images takes long: the image has only what serving
-			// needs.
-			"--profile",
-			"compute",
-			"--flavour",
-			"proprietary",
-			"--matrix",
-			filepath.Join(root, "matrix.yaml"),
-			"--output",
-			"oci:"+dir,
-			"--progress",
-			"plain",
-		)
+		// On an emulated node unpacking images takes long: the flags leave out what serving does not need.
+		command := []string{
+			program, "--os", driverSystem, "--builder", "chroot", "--base", from, "--flavour", "proprietary",
+			"--matrix", matrix, "--output", "oci:" + dir, "--progress", "plain",
+		}
+		tool.Must(t, append(command, flags...)...)
 	})
-	l := require.Value(layout.FromPath(dir))(t)
-	index := require.Value(l.ImageIndex())(t)
+	index := require.Value(layout.ImageIndexFromPath(dir))(t)
 	manifest := require.Value(index.IndexManifest())(t)
 	// all tags refer to the same image
 	return require.Value(index.Image(manifest.Manifests[0].Digest))(t)

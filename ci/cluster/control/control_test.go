@@ -11,7 +11,7 @@ import (
 // This plane refuses what real clusters refuse; otherwise tests on it would prove little.
 func TestAPIServer(t *testing.T) {
 	p := control.Start(t, control.Config{})
-	if got := p.Kubectl("version"); !strings.Contains(got, "Server Version: v1.36.") || !strings.Contains(got, "Client Version: v1.36.") {
+	if got := p.Kubectl("version"); !strings.Contains(got, "Server Version: v1.37.") || !strings.Contains(got, "Client Version: v1.37.") {
 		t.Errorf("kubectl version says:\n%s", got)
 	}
 	assert.ErrorContains(t, assert.Err(p.ServiceAccount("default", "nobody").TryKubectl("get", "pods", "-A")), "Forbidden")

@@ -35,8 +35,11 @@ func (f fleet) values(t *testing.T, c *cluster.Cluster) (file string, pool fleet
 	dir := t.TempDir()
 	list := filepath.Join(dir, "nodes.json")
 	require.NoError(t, os.WriteFile(list, []byte(c.Kubectl("get", "nodes", "-o", "json")), 0o600))
+	onNode, name, _ := strings.Cut(f.repository, "/")
 	text := require.Value(tool.Run(t.Context(), dir, []string{"HOME=" + dir},
-		f.program, "fleet", list, "--precompiled", "--driver", f.driver, "--repository", f.repository, "--format", "values"))(t)
+		f.program, "fleet", list, "--precompiled=modules", "--driver", f.driver, "--format", "values",
+		"--repository", c.Registry+"/"+name, "--insecure-registry"))(t)
+	text = strings.ReplaceAll(text, c.Registry, onNode)
 	file = filepath.Join(dir, "pools.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	var values struct{ Pools []fleetPool }
@@ -51,6 +54,7 @@ func (f fleet) values(t *testing.T, c *cluster.Cluster) (file string, pool fleet
 type fleetPool struct {
 	Name         string            `yaml:"name"`
 	NodeSelector map[string]string `yaml:"nodeSelector"`
+	ModuleImages []string          `yaml:"moduleImages"`
 }
 
 // labelNode gives the node the labels of node feature discovery in its usual configuration, as far as they

@@ -37,6 +37,9 @@ func chartDir(t *testing.T) string {
 // --set and the like follow.
 func values(c *cluster.Cluster, driver string, more ...string) []string {
 	repository, tag := c.ImageRef(driver)
+	if driver == cluster.Newer {
+		more = append(more, "--set", "moduleImages={"+c.ModulesRef()+"}")
+	}
 	return append([]string{
 		"--set", "image.repository=" + repository, "--set-string", "image.tag=" + tag, "--set", "nfd.enabled=false", "--set", "acceptLicense=true",
 		"--set-json", fakeGPUEnv,

@@ -2,6 +2,7 @@ package journeys
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // A driver's life on a node of a real Kubernetes: it is installed with the values of driver-build fleet, killed,
@@ -30,10 +32,10 @@ func TestJourney(t *testing.T) {
 }
 
 // driver-build fleet reads the nodes from the API, and helm install with the values that it writes results in
-// a serving driver, without a compile: the scheduler puts the pod of fleet's pool on the node, modules are
-// loaded, the root is served on the node. A pod that was created before the driver, and waits for it in an
-// init container, then runs. When the driver serves, fleet writes the same values, and an upgrade with them
-// replaces nothing.
+// a serving driver, without a compile: the scheduler puts the pod of fleet's pool on the node, kubelet mounts
+// the image with the modules, they are loaded, the root is served on the node. A pod that was created before the
+// driver, and waits for it in an init container, then runs. When the driver serves, fleet writes the same values,
+// and an upgrade with them replaces nothing.
 func installWithFleet(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	applyDependant(c, "before", cluster.Newer)
@@ -47,9 +49,8 @@ func installWithFleet(t *testing.T, c *cluster.Cluster) {
 	withPools("install", pools)
 	pod := waitServing(t, c, cluster.Newer)
 	assert.Equalf(t, pool.Name, pod.Labels["driver-container/pool"], "the pool of the pod")
-	for _, key := range []string{"kernel-version.full", "system-os_release.ID"} {
-		assert.Equalf(t, true, pool.NodeSelector["feature.node.kubernetes.io/"+key] != "", "the pool selects by %s: %v", key, pool.NodeSelector)
-	}
+	assert.Equalf(t, "debian", pool.NodeSelector["feature.node.kubernetes.io/system-os_release.ID"], "the pool selects by system")
+	assert.Same(t, []string{c.ModulesRef()}, pool.ModuleImages)
 	assert.Same(t, pool.NodeSelector, pod.Spec.NodeSelector)
 	waitDependant(t, c, "before")
 	applyDependant(c, "after", cluster.Newer)
@@ -65,9 +66,10 @@ func installWithFleet(t *testing.T, c *cluster.Cluster) {
 	for _, name := range []string{"nvidia", "nvidia_uvm", "nvidia_modeset"} {
 		assert.Containsf(t, modules, name+"\n", "module %s is not loaded", name)
 	}
-	if up := c.Status().Up; up == nil || up.Source != "image" || up.Flavour != "proprietary" {
+	if up := c.Status().Up; up == nil || up.Source != status.FromMounted || up.Flavour != "proprietary" {
 		t.Errorf("what is up: %+v", up)
 	}
+	assert.Containsf(t, c.Node("ctr -n k8s.io images inspect --content "+c.ModulesRef()), "layer.v1.tar+zstd", "what containerd has unpacked")
 	wantRootWorks(t, c)
 	assert.Containsf(t, c.Kubectl("exec", "-n", namespace, pod.Name, "-c", driverCtr, "--", "sh", "-c", "nvidia-smi; echo code $?"), "code 6", "nvidia-smi in the container")
 	for _, probe := range []string{"startup", "ready", "live"} {
@@ -116,11 +118,14 @@ func upgradeAndRollBack(t *testing.T, c *cluster.Cluster) {
 	waitServing(t, c, cluster.Older)
 
 	repository, tag := c.ImageRef(cluster.Newer)
-	next := repository + ":" + tag
-	c.Node("ctr -n k8s.io images rm --sync " + next)
-	helm(t, c, "upgrade", cluster.Older, "--set", "prePull.images={"+next+"}")
+	next := []string{repository + ":" + tag, c.ModulesRef()}
+	c.Node("ctr -n k8s.io images rm --sync " + strings.Join(next, " "))
+	helm(t, c, "upgrade", cluster.Older, "--set", "prePull.images={"+strings.Join(next, ",")+"}")
 	c.Kubectl("rollout", "status", "daemonset/nvidia-driver-prepull", "-n", namespace, "--timeout=2m")
-	assert.Containsf(t, c.Node("ctr -n k8s.io images ls -q"), next+"\n", "the images of the node")
+	onNode := c.Node("ctr -n k8s.io images ls -q")
+	for _, image := range next {
+		assert.Containsf(t, onNode, image+"\n", "the images of the node")
+	}
 	noRestarts(t, c)
 
 	helm(t, c, "upgrade", cluster.Newer)
