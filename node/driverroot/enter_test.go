@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -39,6 +38,10 @@ func TestEnter(t *testing.T) {
 			run := filepath.Dir(r.Target)
 			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestEnter$", "-test.v")
 			cmd.Env = append(os.Environ(), entering+"="+strings.Join([]string{dir, r.Storage, run, where}, " "))
+			if where == "container" {
+				// Not in the process itself: /proc/self has the mounts of its first thread, which is any.
+				cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
+			}
 			out, err := cmd.CombinedOutput()
 			require.NoErrorf(t, err, "%s", out)
 			assert.Equalf(t, true, strings.Contains(string(out), "entered as wanted"), "%s", out)
@@ -78,8 +81,6 @@ func enterAndLook(arguments []string) {
 		hostFolders = append(hostFolders, run)
 	}
 	if !host {
-		runtime.LockOSThread()
-		must(unix.Unshare(unix.CLONE_NEWNS))
 		must(unix.Mount(storage, storage, "", unix.MS_BIND, "")) // as the pod has it
 		must(unix.Mount(filepath.Join(storage, "hosts"), "/etc/hosts", "", unix.MS_BIND, ""))
 		hosts = "of the pod"
