@@ -40,35 +40,53 @@ type job struct {
 // the error is distros.ErrIndex.
 func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	x := &Index{releases: r}
-	jobs, err := r.jobs()
+	jobs, err := r.jobs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	found := make([][]entry, len(jobs))
+	failed := make([]error, len(jobs))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for i, j := range jobs {
-		g.Go(func() (err error) {
-			found[i], err = j.load(gctx, r.options)
-			if err != nil {
-				return fmt.Errorf("package repository %s: index %s: %w", j.repo.name(), j.path, err)
+		g.Go(func() error {
+			entries, err := j.load(gctx, r.options)
+			if err == nil {
+				found[i] = entries
+				return nil
 			}
-			return nil
+			failed[i] = fmt.Errorf("package repository %s: index %s: %w", j.repo.name(), j.path, err)
+			return r.options.unlessLeftOut(gctx, failed[i])
 		})
 	}
 	err = g.Wait()
 	if err != nil {
 		return nil, err
 	}
+	for i, err := range failed {
+		if err != nil {
+			r.leaveOut(jobs[i].repo, jobs[i].component, err)
+		}
+	}
 	x.build(found)
 	return x, nil
+}
+
+// leaveOut removes a component from a repository, and a repository that has no other one.
+func (r *Releases) leaveOut(from *repo, component string, err error) {
+	r.leftOut = append(r.leftOut, err)
+	isIt := func(name string) bool { return name == component }
+	from.components = slices.DeleteFunc(slices.Clone(from.components), isIt)
+	if len(from.components) == 0 {
+		r.repos = slices.DeleteFunc(r.repos, func(repo *repo) bool { return repo == from })
+	}
 }
 
 // jobs returns the indexes to read, each once. A component of a repository that lacks the
 // architecture is skipped with a note, as apt does; one that claims to have it and lists no index
 // is an error. What is listed counts, whatever the Release file says of components and
 // architectures.
-func (r *Releases) jobs() ([]job, error) {
+func (r *Releases) jobs(ctx context.Context) ([]job, error) {
 	var out []job
 	r.notes = nil
 	seen := map[string]bool{}
@@ -78,7 +96,7 @@ func (r *Releases) jobs() ([]job, error) {
 			out = append(out, j)
 		}
 	}
-	for _, repo := range r.repos {
+	for _, repo := range slices.Clone(r.repos) {
 		r.notes = append(r.notes, repo.notes...)
 		if repo.flat {
 			add(job{repo, "", "Packages"})
@@ -99,10 +117,14 @@ func (r *Releases) jobs() ([]job, error) {
 				continue
 			}
 			note, err := repo.lacks(c, r.options.Arch)
-			if err != nil {
+			if err == nil {
+				r.notes = append(r.notes, note)
+				continue
+			}
+			if r.options.unlessLeftOut(ctx, err) != nil {
 				return nil, err
 			}
-			r.notes = append(r.notes, note)
+			r.leaveOut(repo, c, err)
 		}
 	}
 	return out, nil

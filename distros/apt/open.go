@@ -46,7 +46,8 @@ type Options struct {
 	// Names chooses packages by their names; nil: all. For a program that looks for a few of tens of
 	// thousands, and has little memory.
 	Names func(name string) bool
-	// LeaveOut reports whether a repository that cannot be opened is left out; nil: that is an error.
+	// LeaveOut reports whether a repository that cannot be opened, or a component of it whose index
+	// cannot be read, is left out; nil: that is an error.
 	LeaveOut func(error) bool
 }
 
@@ -101,10 +102,7 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 				return nil
 			}
 			repo.err = fmt.Errorf("package repository %s: %w", repo.name(), err)
-			if o.LeaveOut != nil && gctx.Err() == nil && o.LeaveOut(err) {
-				return nil
-			}
-			return repo.err
+			return o.unlessLeftOut(gctx, repo.err)
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -119,6 +117,14 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	return r, r.chooseComponents()
 }
 
+// unlessLeftOut returns err, and nil if what it is about is left out.
+func (o *Options) unlessLeftOut(ctx context.Context, err error) error {
+	if o.LeaveOut == nil || ctx.Err() != nil || !o.LeaveOut(err) {
+		return err
+	}
+	return nil
+}
+
 // Opened returns the repositories for messages, "URI suite component ...", in the order of the
 // sources.
 func (r *Releases) Opened() []string {
@@ -129,7 +135,7 @@ func (r *Releases) Opened() []string {
 	return all
 }
 
-// LeftOut returns why repositories were left out.
+// LeftOut returns why repositories and components were left out.
 func (r *Releases) LeftOut() []error { return r.leftOut }
 
 // plan converts the sources into repositories.

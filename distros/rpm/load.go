@@ -33,23 +33,32 @@ type loaded struct {
 }
 
 // Load fetches, verifies and reads the lists of packages and modules. If their content differs from
-// repomd.xml, the error is distros.ErrIndex.
+// repomd.xml, the error is distros.ErrIndex. Only LeaveOut can leave out a repository that is open:
+// Digest, the key of cached plans, counts it.
 func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	found := make([]loaded, len(r.repos))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for i, repo := range r.repos {
-		g.Go(func() (err error) {
-			found[i], err = repo.load(gctx, r.options)
-			if err != nil {
-				return fmt.Errorf("package repository %s: %w", repo.name(), err)
+		g.Go(func() error {
+			content, err := repo.load(gctx, r.options)
+			if err == nil {
+				found[i] = content
+				return nil
 			}
-			return nil
+			repo.err = fmt.Errorf("package repository %s: %w", repo.name(), err)
+			leaveOut := r.options.LeaveOut
+			if leaveOut != nil && gctx.Err() == nil && leaveOut(err) {
+				return nil
+			}
+			return repo.err
 		})
 	}
-	if err := g.Wait(); err != nil {
+	err := g.Wait()
+	if err != nil {
 		return nil, err
 	}
+	r.dropFailed()
 	var packages []*Package
 	var modules []Module
 	notes := slices.Clone(r.notes)

@@ -44,8 +44,8 @@ type Options struct {
 	// Names chooses packages by their names; nil: all. For a program that looks for a few of tens of
 	// thousands, and has little memory.
 	Names func(name string) bool
-	// LeaveOut reports whether a repository that cannot be opened is left out; nil: that is an error,
-	// except for sources with SkipUnavailable.
+	// LeaveOut reports whether a repository that cannot be opened or read is left out; nil: that is an
+	// error, except for sources with SkipUnavailable that cannot be opened.
 	LeaveOut func(error) bool
 }
 
@@ -167,26 +167,20 @@ func (o *Options) leavesOut(s repoconf.Source, err error) bool {
 
 // settle removes the repositories that are left out and makes the clients.
 func (r *Releases) settle() error {
-	var open []*repo
+	r.dropFailed()
 	for _, repo := range r.repos {
-		if repo.err != nil {
-			r.leftOut = append(r.leftOut, repo.err)
-			continue
-		}
 		for _, note := range repo.notes {
 			r.notes = append(r.notes, fmt.Sprintf("repository %s: %s", repo.name(), note))
 		}
-		open = append(open, repo)
 		r.clients.own = append(r.clients.own, ownClient{repo.folders, repo.client, nil})
 	}
-	r.repos = open
 	if r.options.LeaveOut != nil {
 		return nil
 	}
 	for _, err := range r.leftOut {
 		r.notes = append(r.notes, fmt.Sprintf("left out: %v", err))
 	}
-	if len(open) == 0 {
+	if len(r.repos) == 0 {
 		return fmt.Errorf(
 			"open package repositories: %w: %s",
 			fetch.ErrUnreachable,
@@ -194,6 +188,16 @@ func (r *Releases) settle() error {
 		)
 	}
 	return nil
+}
+
+// dropFailed removes the repositories with an error.
+func (r *Releases) dropFailed() {
+	r.repos = slices.DeleteFunc(r.repos, func(repo *repo) bool {
+		if repo.err != nil {
+			r.leftOut = append(r.leftOut, repo.err)
+		}
+		return repo.err != nil
+	})
 }
 
 // Opened returns the repositories for messages, "id (URL)", in the order of the sources.

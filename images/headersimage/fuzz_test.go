@@ -13,9 +13,9 @@ import (
 func FuzzRead(f *testing.F) {
 	f.Add(`{"KERNEL_VERSION": "5.14.0-1.el9.x86_64"}`, "#define UTS_RELEASE \"5.14.0-1.el9.x86_64\"\n", "CONFIG_X86_64=y\nCONFIG_CC_VERSION_TEXT=\"gcc 11\"\n", "5.14.0\n", "opt/tree")
 	f.Add("{", "#define UTS_RELEASE \"../x\"\n", "CONFIG_ARM64=y\n", "", "../../usr/src")
-	spool := require.Value(rootfs.NewSpool(f.TempDir()))(f)
-	f.Cleanup(func() { _ = spool.Close() })
 	f.Fuzz(func(t *testing.T, own, uts, config, version, target string) {
+		spool := require.Value(rootfs.NewSpool(t.TempDir()))(t) // which bounds the files of one image
+		t.Cleanup(func() { _ = spool.Close() })
 		tree := rootfs.New(spool, nil)
 		add := func(name, text string) { require.NoError(t, tree.AddBytes(name, 0o644, []byte(text))) }
 		add(releaseFile, own)

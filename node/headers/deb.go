@@ -67,14 +67,14 @@ func (f *debManager) load(ctx context.Context, e *UnavailableError) (*apt.Index,
 	if err != nil {
 		return nil, err
 	}
-	f.searched(e, releases)
-	if len(e.Looked) == 0 {
-		return nil, errUnusable
-	}
 	begin := time.Now()
 	index, err := releases.Load(ctx)
 	if err != nil {
 		return nil, err
+	}
+	f.searched(e, releases)
+	if len(e.Looked) == 0 {
+		return nil, errUnusable
 	}
 	f.read(index, begin)
 	return index, nil

@@ -27,6 +27,8 @@ type Options struct {
 	Store   string              // folder that keeps downloads
 	Getenv  func(string) string // for proxies and DNF_RELEASEVER; nil: os.Getenv
 	Log     *slog.Logger        // progress and warnings; may be nil
+
+	backoff time.Duration // before a second attempt; 0: that of the client. For tests
 }
 
 // Fetch unpacks the header packages of a kernel into a folder and returns them as "name version",

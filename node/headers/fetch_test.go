@@ -161,6 +161,38 @@ func TestLeftOut(t *testing.T) {
 	})
 }
 
+// TestIndexLeftOut: behind a good Release file an index that cannot be read, whatever is wrong with it, hides
+// neither the other indexes of its repository nor other repositories.
+func TestIndexLeftOut(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range spoilt {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			good := newArchive(t, debian(testRelease, "1")...).start()
+			bad := newArchive(t, debian(testRelease, "2")...)
+			bad.Publish()
+			bad.spoil("binary-amd64/Packages", spoil)
+			bad.server.Start()
+			i := newImage(t, bad.server.URL, good.server.URL)
+			assert.Equal(t, "linux-headers-6.1.0-38-amd64 1", require.Value(i.fetch())(t)[2])
+			fault := bad.server.URL + "/debian bookworm: index main/binary-amd64/Packages: "
+			assert.Contains(t, i.said.String(), fault)
+			i = newImage(t, bad.server.URL)
+			e := require.ErrorAs[*UnavailableError](t, assert.Err(i.fetch()))
+			assert.Equal(t, 0, len(e.Looked))
+			assert.ErrorContains(t, e, "none of the package repositories can be used", fault)
+		})
+	}
+	t.Run("a component that is not there", func(t *testing.T) {
+		t.Parallel()
+		a := newArchive(t, debian(testRelease, "1")...).start()
+		i := newImage(t, a.server.URL)
+		i.write("etc/apt/sources.list", "deb "+a.server.URL+"/debian bookworm main other\n")
+		assert.Equal(t, 3, len(require.Value(i.fetch())(t)))
+		assert.Contains(t, i.said.String(), `component "other" does not exist`)
+	})
+}
+
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t, debian(testRelease, "1")...)

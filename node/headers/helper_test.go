@@ -65,6 +65,27 @@ func (a *archive) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
 }
 
+// spoilt are what a server may have in place of a file; nil: nothing.
+var spoilt = map[string]func(data []byte) []byte{
+	"missing": func([]byte) []byte { return nil },
+	"cut":     func(data []byte) []byte { return data[:len(data)/2] },
+	"longer":  func(data []byte) []byte { return append(bytes.Clone(data), 0) },
+	"another": func(data []byte) []byte { return bytes.Repeat([]byte("x"), len(data)) },
+}
+
+// spoil changes the files that have a part in their path.
+func (a *archive) spoil(part string, change func(data []byte) []byte) {
+	for path, data := range a.files {
+		if !strings.Contains(path, part) {
+			continue
+		}
+		delete(a.files, path)
+		if changed := change(data); changed != nil {
+			a.files[path] = changed
+		}
+	}
+}
+
 func (a *archive) count(path string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,7 +135,7 @@ func (i *image) options() Options {
 	return Options{
 		Root: i.dir, Into: i.into, Release: testRelease, Arch: "amd64", Store: filepath.Join(i.dir, "tmp/store"),
 		Getenv: func(name string) string { return i.env[name] },
-		Log:    i.said.Logger(),
+		Log:    i.said.Logger(), backoff: time.Millisecond,
 	}
 }
 

@@ -49,11 +49,12 @@ func (f *fetcher) newClient(transport http.RoundTripper) *fetch.Client {
 		Store:     f.store,
 		HTTP:      &http.Client{Transport: transport},
 		Attempts:  attempts,
+		Backoff:   f.backoff,
 		UserAgent: "driver-entrypoint",
 	}
 }
 
-// searched records which repositories are open. One that cannot be used must not hide the others:
+// searched records which repositories were read. One that cannot be used must not hide the others:
 // an image may have its distribution's own repositories in a network that has only a mirror.
 func (f *fetcher) searched(e *UnavailableError, releases interface {
 	Opened() []string

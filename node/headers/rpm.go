@@ -143,6 +143,10 @@ func (f *rpmManager) load(ctx context.Context, vars repoconf.Vars, e *Unavailabl
 	if err != nil {
 		return nil, err
 	}
+	index, err := releases.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
 	f.searched(e, releases)
 	if len(releases.Opened()) == 0 {
 		return nil, nil
@@ -154,10 +158,6 @@ func (f *rpmManager) load(ctx context.Context, vars repoconf.Vars, e *Unavailabl
 	slices.Sort(f.keys.Notes)
 	for _, note := range slices.Compact(f.keys.Notes) {
 		f.Log.Warn("a key is not used", "reason", note)
-	}
-	index, err := releases.Load(ctx)
-	if err != nil {
-		return nil, err
 	}
 	f.clients = releases.Clients()
 	f.read(index, begin)

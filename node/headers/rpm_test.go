@@ -99,6 +99,30 @@ func TestLeftOutRPM(t *testing.T) {
 	assert.ErrorContains(t, e, "none of the package repositories can be used")
 }
 
+// TestListLeftOutRPM: behind a good repomd.xml a list that cannot be read, whatever is wrong with it, does not hide
+// other repositories.
+func TestListLeftOutRPM(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range spoilt {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			a.rpmRepository("/bad", signer(), kernelDevel(rockyRelease), kernelDevel("5.14.0-427.el9.x86_64"))
+			a.spoil("primary.xml", spoil)
+			a.rpmRepository("/el/9.4/x86_64", signer(), kernelDevel(rockyRelease))
+			a.server.Start()
+			bad := "[bad]\nbaseurl=%s/bad/\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-test\n"
+			i := newRPMImage(t, strings.ReplaceAll(bad+signedRepo, "%s", a.server.URL))
+			assert.Equal(t, 1, len(require.Value(i.fetchRelease(rockyRelease))(t)))
+			assert.Contains(t, i.said.String(), "bad ("+a.server.URL+"/bad): list primary: ")
+			i = newRPMImage(t, strings.ReplaceAll(bad, "%s", a.server.URL))
+			e := require.ErrorAs[*UnavailableError](t, assert.Err(i.fetchRelease(rockyRelease)))
+			assert.Equal(t, 0, len(e.Looked))
+			assert.ErrorContains(t, e, "none of the package repositories can be used", "list primary: ")
+		})
+	}
+}
+
 // Repositories of an old minor version are configured but switched off.
 func TestExtraRepositories(t *testing.T) {
 	t.Parallel()
