@@ -23,10 +23,11 @@ type Cache struct {
 // ErrMiss says that the cache has no such set.
 var ErrMiss = errors.New("not in the cache")
 
-// CorruptError says that an entry was damaged. Where the cache can be written, the entry has been
-// moved aside, so that the next Get is a miss.
+// CorruptError says that an entry is damaged. It stays until Put replaces it, or Prune finds that it
+// was not used for long: files of it may be whole, and what seems damaged to this version of the
+// program may be of a newer one.
 type CorruptError struct {
-	Dir string // where the entry is now; "" for a manifest that is in no cache
+	Dir string // of the entry; "" for a manifest that is in no cache
 	Why string
 }
 
@@ -42,7 +43,8 @@ func corrupt(format string, args ...any) error {
 	return &CorruptError{Why: fmt.Sprintf(format, args...)}
 }
 
-// Name prefixes of folders that are not entries: unfinished ones, and damaged ones.
+// Name prefixes of folders that are not entries: unfinished ones, and those that earlier versions of
+// this program found damaged.
 const (
 	tempPrefix = ".tmp-"
 	badPrefix  = ".bad-"
@@ -65,8 +67,8 @@ func (c Cache) Get(ctx context.Context, k Key) (*Set, error) {
 	})
 }
 
-// Find returns the most recently used set whose key matches. It moves damaged ones aside and skips
-// them. It returns ErrMiss when none is left.
+// Find returns the most recently used set whose key matches. It skips damaged ones, and returns
+// ErrMiss when none is left.
 func (c Cache) Find(ctx context.Context, match func(Key) bool) (*Set, error) {
 	entries, err := c.entries()
 	if err != nil {
@@ -95,7 +97,7 @@ func (c Cache) Find(ctx context.Context, match func(Key) bool) (*Set, error) {
 	return nil, ErrMiss
 }
 
-// Keys returns the keys of all sets. It reads manifests only, no modules, and moves nothing aside.
+// Keys returns the keys of all sets. It reads manifests only, no modules.
 func (c Cache) Keys() (keys []Key) {
 	entries, _ := c.entries() //nolint:errcheck // what cannot be listed has no keys
 	for _, e := range entries {
@@ -111,8 +113,8 @@ func (c Cache) Keys() (keys []Key) {
 // errOther says that an entry is not one that is looked for.
 var errOther = errors.New("another key")
 
-// verify reads an entry whose key is right, compares the bytes of its modules, moves a damaged entry
-// aside, and marks a whole one as used now.
+// verify reads an entry whose key is right, compares the bytes of its modules, and marks a whole one
+// as used now.
 func (c Cache) verify(ctx context.Context, name string, right func(Key) error) (*Set, error) {
 	dir := filepath.Join(c.Dir, name)
 	m, err := readEntry(ctx, dir, right)
@@ -126,12 +128,7 @@ func (c Cache) verify(ctx context.Context, name string, right func(Key) error) (
 		err = corrupt("it is not complete: %v", err)
 	}
 	if damage, ok := errors.AsType[*CorruptError](err); ok {
-		// so that people can examine it; Prune removes it
-		aside := filepath.Join(c.Dir, badPrefix+name)
 		damage.Dir = dir
-		if errors.Join(os.RemoveAll(aside), os.Rename(dir, aside)) == nil {
-			damage.Dir = aside
-		}
 		return nil, damage
 	}
 	if err != nil {
@@ -185,7 +182,7 @@ func (c Cache) entries() ([]entry, error) {
 }
 
 // Prune removes all entries except the keep most recently used and those that have one of the
-// needed files, and all damaged and unfinished ones.
+// needed paths or are in one, and all unfinished ones.
 func (c Cache) Prune(keep int, needed ...string) error {
 	entries, err := c.entries()
 	if err != nil {
@@ -194,8 +191,10 @@ func (c Cache) Prune(keep int, needed ...string) error {
 	var errs []error
 	for _, e := range entries[min(len(entries), max(keep, 0)):] {
 		dir := filepath.Join(c.Dir, e.name)
-		inside := func(file string) bool { return filepath.Dir(file) == dir }
-		if !slices.ContainsFunc(needed, inside) {
+		holds := func(path string) bool {
+			return isWithin(path, dir) || isWithin(dir, path)
+		}
+		if !slices.ContainsFunc(needed, holds) {
 			errs = append(errs, c.remove(e.name))
 		}
 	}
@@ -212,12 +211,28 @@ func (c Cache) Prune(keep int, needed ...string) error {
 	return nil
 }
 
+func isWithin(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, dir+"/")
+}
+
 // remove renames an entry before it removes it, so that no reader finds half of it.
 func (c Cache) remove(name string) error {
-	removed := filepath.Join(c.Dir, tempPrefix+"gone-"+name)
-	return errors.Join(
-		os.RemoveAll(removed),
-		os.Rename(filepath.Join(c.Dir, name), removed),
-		os.RemoveAll(removed),
-	)
+	return c.replace(name, "")
+}
+
+// replace gives the name of an entry to a new one, if there is one, and removes the old entry then.
+func (c Cache) replace(name, with string) error {
+	dir := filepath.Join(c.Dir, name)
+	old := filepath.Join(c.Dir, tempPrefix+"gone-"+name)
+	err := cmp.Or(os.RemoveAll(old), ignoreMissing(os.Rename(dir, old)))
+	if err != nil {
+		return err
+	}
+	if with != "" {
+		err = os.Rename(with, dir)
+	}
+	if err != nil {
+		return errors.Join(err, ignoreMissing(os.Rename(old, dir)))
+	}
+	return os.RemoveAll(old)
 }

@@ -17,7 +17,7 @@ import (
 
 // Put copies a set into the cache and returns the copy. The entry appears whole or not at all: Put
 // writes it under another name, syncs and renames it. If the cache has a whole set of the same key
-// and signer with at least these modules, Put keeps and returns that; it moves a damaged one aside.
+// and signer with at least these modules, Put keeps and returns that; it replaces a damaged one.
 // After an error (unix.ENOSPC, ctx's cause) nothing of the new entry is left.
 func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 	fail := func(err error) (*Set, error) {
@@ -41,16 +41,16 @@ func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 	if err != nil {
 		return fail(err)
 	}
-	dir := filepath.Join(c.Dir, s.Key.String())
 	m, err := writeEntry(ctx, temp, s)
 	if err != nil {
 		return fail(errors.Join(err, os.RemoveAll(temp)))
 	}
-	err = errors.Join(ignoreMissing(c.remove(s.Key.String())), os.Rename(temp, dir), syncDir(c.Dir))
+	name := s.Key.String()
+	err = errors.Join(c.replace(name, temp), syncDir(c.Dir))
 	if err != nil {
 		return fail(errors.Join(err, os.RemoveAll(temp)))
 	}
-	return m.set(dir), nil
+	return m.set(filepath.Join(c.Dir, name)), nil
 }
 
 func ignoreMissing(err error) error {
