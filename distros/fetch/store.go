@@ -188,12 +188,12 @@ func (s *Store) RemoveDamaged(digest string) (removed int, err error) {
 	return removed, err
 }
 
-// isSound says whether a blob has the content that its name says. One that is not there is none
-// that is damaged.
+// isSound says whether a blob has the content that its name says. One that cannot be opened, because
+// it is not there or this process may not, is not known to be damaged.
 func (s *Store) isSound(digest string) bool {
 	f, err := os.Open(s.Path(digest))
 	if err != nil {
-		return errors.Is(err, fs.ErrNotExist)
+		return true
 	}
 	defer f.Close() //nolint:errcheck // opened for reading
 	sums := newSums(File{})

@@ -92,7 +92,7 @@ const (
 func (c Cache) unverified() bool { return c.Finder != nil && !c.Finder.Verifies() }
 
 // Get returns the layer of a key when record and blob are both there. A record that cannot be read
-// counts as missing, and so does a blob of another size, which is removed.
+// counts as missing, and so does a blob of another size.
 func (c Cache) Get(key string) (v1.Layer, bool) {
 	var rec Record
 	_, ok := c.Store.Lookup(verifiedRecord, key, &rec)
@@ -102,16 +102,16 @@ func (c Cache) Get(key string) (v1.Layer, bool) {
 	return &stored{Record: rec, key: key, store: c.Store}, ok && rec.isIn(c.Store)
 }
 
-// isIn says whether a store has the layer. It removes a blob of another size, which something
-// damaged.
+// isIn says whether a store has the layer. It removes a blob that something damaged, which has
+// another size.
 func (r Record) isIn(store *fetch.Store) bool {
 	if !store.Has(r.Digest.Hex) {
 		return false
 	}
 	info, err := os.Stat(store.Path(r.Digest.Hex))
 	if err == nil && info.Size() != r.Size {
-		// if that fails, writing the blob again fails too, and says why
-		_ = os.Remove(store.Path(r.Digest.Hex))
+		// the record may be wrong instead; if the removal fails, writing the blob again says why
+		_, _ = store.RemoveDamaged(r.Digest.Hex)
 	}
 	return err == nil && info.Size() == r.Size
 }
