@@ -95,7 +95,7 @@ func (n *Node) compile(ctx context.Context, w Want) (*kbuild.Set, error) {
 // It does not touch the root that is served now.
 func (n *Node) stage(ctx context.Context, facts Facts) (staged Staged, err error) {
 	staged.Facts = facts
-	dir, err := n.Roots.Stage(ctx, needed(facts.Previous))
+	dir, err := n.Roots.Stage(ctx, n.needed(facts.Previous))
 	if err != nil {
 		return staged, err
 	}
@@ -128,7 +128,7 @@ func (n *Node) keepOnHost(ctx context.Context, staged Staged) (*kbuild.Set, erro
 		}
 		return &set, nil
 	case status.FromMounted:
-		set, err := n.Supplier.Keep(ctx, staged.Set, needed(staged.Previous))
+		set, err := n.Supplier.Keep(ctx, staged.Set, n.needed(staged.Previous))
 		if err != nil {
 			n.warn("the modules cannot be kept on the host, "+
 				"so driver %s cannot be put back if a later one fails: %v", staged.Want.Driver, err)

@@ -120,7 +120,7 @@ func check(k Kernel, wanted wantedDriver) error {
 func (l loading) keep(ctx context.Context) error {
 	up := l.up
 	made := up.files()
-	set, err := l.Supplier.Keep(ctx, up.Set, needed(up.Previous, up.Driver, up.Replaced))
+	set, err := l.Supplier.Keep(ctx, up.Set, l.needed(up.Previous, up.Driver, up.Replaced))
 	if err != nil {
 		if ctx.Err() == nil {
 			l.warn("the modules were made here and loaded but could not be kept, "+

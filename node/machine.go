@@ -46,7 +46,7 @@ type Kernel interface {
 // Roots is the driver root, which has one layer or none. A root is named by its folder on the
 // host's storage; "" is the image itself.
 type Roots interface {
-	// it removes no root that has a needed path
+	// it removes no root that has a needed path or is in one
 	Stage(ctx context.Context, needed []string) (dir string, err error)
 	AddModules(ctx context.Context, dir string, files []kbuild.File) error
 	SetOptions(dir string, options kmod.Options) error
@@ -73,7 +73,8 @@ type Supplier interface {
 	// set is nil, the modules that will be compiled. If it returns nil, they stay as they are.
 	Signer(set *kbuild.Set, source string) *x509.Certificate
 	Sign(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error)
-	// Keep puts a set into the cache on the host. It removes no set that has a needed file.
+	// Keep puts a set into the cache on the host. It removes no set that has a needed path or is in
+	// one.
 	Keep(ctx context.Context, set *kbuild.Set, needed []string) (*kbuild.Set, error)
 }
 

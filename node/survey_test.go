@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/config"
@@ -171,4 +172,16 @@ func TestCompare(t *testing.T) {
 		}
 		assert.Equalf(t, got.Adopted && len(got.Reasons) == 0, got.Whole(), "%s: whole", name)
 	}
+}
+
+// While the record of the driver cannot be read, all that is on the host may be needed.
+func TestNeededOfUnknown(t *testing.T) {
+	run := t.TempDir()
+	n := &Node{cfg: config.Config{StateDir: "/state"}}
+	n.Status = status.NewStore(status.Snapshot{}, status.Folder(run), logtest.New(t))
+	n.Status.Predecessor()
+	assert.Same(t, []string{"/root"}, n.needed(nil, status.Driver{RootDir: "/root"}))
+	testfile.Write(t, run+"/driver-status.json", "{")
+	n.Status.Predecessor()
+	assert.Same(t, []string{"/state"}, n.needed(nil, status.Driver{RootDir: "/root"}))
 }

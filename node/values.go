@@ -78,8 +78,12 @@ const (
 	daemonsStep step = "daemons"
 )
 
-// needed returns the paths of all files that a way back may need.
-func needed(previous *status.Driver, drivers ...status.Driver) (paths []string) {
+// needed returns the paths of all files that a way back may need; the folder that has them all if
+// the record is not known.
+func (n *Node) needed(previous *status.Driver, drivers ...status.Driver) (paths []string) {
+	if n.Status.PredecessorUnknown() {
+		return []string{n.cfg.StateDir}
+	}
 	if previous != nil {
 		drivers = append(drivers, *previous)
 	}

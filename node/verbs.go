@@ -51,7 +51,7 @@ func (n *Node) Compile(ctx context.Context, release string) (*kbuild.Set, string
 	if err != nil || !m.Fresh {
 		return m.Set, m.Source, err
 	}
-	set, err := n.Supplier.Keep(ctx, m.Set, needed(previous))
+	set, err := n.Supplier.Keep(ctx, m.Set, n.needed(previous))
 	return set, m.Source, err
 }
 

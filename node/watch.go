@@ -24,7 +24,7 @@ const (
 func (n *Node) watch(ctx context.Context, lock Lock, up *Served) {
 	n.Served()
 	pruned := make(chan error, 1) // it may wait for a busy disk for minutes
-	files := needed(up.Previous, up.Driver, up.Replaced)
+	files := n.needed(up.Previous, up.Driver, up.Replaced)
 	go func() {
 		defer close(pruned)
 		pruned <- n.Roots.Prune(ctx, files)

@@ -18,7 +18,7 @@ import (
 const keepRoots = 2 // beside this driver's: the one before, and one more
 
 // Prune waits until the root is written to the disk, and removes old roots, except those that have
-// one of the needed paths. Each takes seconds, so it is called when the driver serves.
+// one of the needed paths or are in one. Each takes seconds, so it is called when the driver serves.
 func (r *Root) Prune(ctx context.Context, needed []string) error {
 	if r.Storage == "" {
 		return nil
@@ -31,8 +31,8 @@ func (r *Root) Prune(ctx context.Context, needed []string) error {
 }
 
 // prune removes old staged roots, except our own and the newest keep others. It keeps roots that
-// are mounted anywhere, also in a pod that keeps what it mounted when it began, or have a needed
-// path, and always removes damaged roots that are not mounted.
+// are mounted anywhere, also in a pod that keeps what it mounted when it began, and those that have
+// a needed path or are in one.
 func (r *Root) prune(keep int, needed []string) error {
 	roots := filepath.Join(r.Storage, rootsDir)
 	entries, err := os.ReadDir(roots)
@@ -42,8 +42,10 @@ func (r *Root) prune(keep int, needed []string) error {
 	if err != nil {
 		return fmt.Errorf("remove old driver roots: %w", err)
 	}
-	own, _ := r.folder(r.Version, r.ID) // without an identity there is no own root
-	needed = append(slices.Clone(needed), own)
+	own, err := r.folder(r.Version, r.ID)
+	if err == nil { // else there is no own root
+		needed = append(slices.Clone(needed), own)
+	}
 	type old struct {
 		dir  string
 		used time.Time
@@ -52,7 +54,9 @@ func (r *Root) prune(keep int, needed []string) error {
 	errs := []error{r.removeLeftovers(roots)}
 	for _, e := range entries {
 		dir := filepath.Join(roots, e.Name())
-		within := func(path string) bool { return mounttable.AtOrBelow(path, dir) }
+		within := func(path string) bool {
+			return mounttable.AtOrBelow(path, dir) || mounttable.AtOrBelow(dir, path)
+		}
 		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && !slices.ContainsFunc(needed, within) {
 			olds = append(olds, old{dir, stagedAt(dir)})
 		}

@@ -18,7 +18,7 @@ import (
 // the storage can share with the image's layers take neither time nor space. It reuses an existing
 // root after a check of its libraries, and removes incomplete roots of killed predecessors. When
 // the storage is full, it removes every root that nobody mounts and that has none of the needed
-// paths, and tries once more. After any failure, nothing is left. It mounts nothing, so it may run
+// paths, our own that is damaged too, and tries once more. After any failure, nothing is left. It mounts nothing, so it may run
 // while another driver serves. Sync has to be called at some time after it. Without Storage nothing
 // is made, and dir is "": the image itself is served.
 func (r *Root) Stage(ctx context.Context, needed []string) (dir string, err error) {
@@ -48,15 +48,15 @@ func (r *Root) stageIn(ctx context.Context, dir string, needed []string) error {
 	if err := r.removeLeftovers(roots); err != nil && !errors.Is(err, unix.EROFS) {
 		return err
 	}
-	if reused, err := r.reuse(dir); reused || err != nil {
-		return readOnly(r.Storage, err)
+	if r.reuse(dir) {
+		return nil
 	}
 	started := time.Now()
 	sum, err := r.copy(ctx, dir)
 	if isFull(err) {
 		r.Log.Warn("the storage is full: driver roots that nobody mounts are removed",
 			"path", roots, "error", err)
-		pruned := r.prune(0, needed)
+		pruned := errors.Join(r.prune(0, needed), ignoreMissing(r.Remove(dir)))
 		if pruned != nil {
 			return errors.Join(err, pruned)
 		}
@@ -87,6 +87,13 @@ func (r *Root) stageIn(ctx context.Context, dir string, needed []string) error {
 	return nil
 }
 
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // readOnly adds to an error what to do about storage that cannot be written.
@@ -101,30 +108,18 @@ func readOnly(storage string, err error) error {
 	)
 }
 
-// reuse says whether dir is a complete root. It moves a damaged one aside, where removeLeftovers
-// finds it.
-func (r *Root) reuse(dir string) (bool, error) {
-	_, err := os.Lstat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
+// reuse says whether dir is a complete root.
+func (r *Root) reuse(dir string) bool {
 	damage := r.damage(dir)
-	if damage == nil {
-		return true, nil
+	if damage != nil && !errors.Is(damage, fs.ErrNotExist) {
+		r.Log.Warn("the staged driver root is damaged, staging it again",
+			"path", dir, "error", damage)
 	}
-	bad, err := os.MkdirTemp(filepath.Dir(dir), tmpPrefix)
-	if err != nil {
-		return false, fmt.Errorf("move the damaged %s aside: %w", dir, err)
-	}
-	r.Log.Warn("the staged driver root is damaged, staging it again", "path", dir, "error", damage)
-	err = os.Rename(dir, filepath.Join(bad, filepath.Base(dir)))
-	if err != nil {
-		return false, fmt.Errorf("move the damaged %s aside: %w", dir, err)
-	}
-	return false, nil
+	return damage == nil
 }
 
-// copy copies the image to dir.
+// copy copies the image to dir. A damaged root that is there gets a name that removeLeftovers finds,
+// but only when the copy is complete.
 func (r *Root) copy(ctx context.Context, dir string) (sum copied, err error) {
 	src, covered, err := r.view()
 	if err != nil {
@@ -155,6 +150,10 @@ func (r *Root) copy(ctx context.Context, dir string) (sum copied, err error) {
 		return sum, err
 	}
 	if err := r.finish(dst); err != nil {
+		return sum, err
+	}
+	err = ignoreMissing(os.Rename(dir, tmp+"-damaged"))
+	if err != nil {
 		return sum, err
 	}
 	return sum, os.Rename(tmp, dir)

@@ -128,6 +128,11 @@ func TestStageReusesWhatIsComplete(t *testing.T) {
 	require.NoError(t, r.Unmount(t.Context()))
 	require.NoError(t, r.prune(0, nil))
 	assert.Same(t, []string{filepath.Base(dir)}, testfile.List(t, filepath.Dir(dir)))
+	testfile.Write(t, filepath.Join(dir, markerPath), "{")
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.ErrorIs(t, assert.Err(r.Stage(canceled, nil)), context.Canceled)
+	require.NoErrorf(t, assert.Err(os.Stat(dir+"/usr/bin/nvidia-smi")), "a root whose marker is damaged stays until another stands")
 }
 
 // A pod that mounts the driver root without propagation keeps the root of its start: it stays until the pod ends,

@@ -1,7 +1,7 @@
 package host
 
 import (
-	"cmp"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,9 +30,11 @@ const (
 // a driver without one is not whole. A start reads it, if the driver of its own image does not fit
 // the node.
 type Index struct {
-	// version of this format, which grows when the meaning of a field changes
+	// version of this format, which grows when a field is added, or changes its meaning
 	Schema  int     `json:"schema"`
 	Drivers []Baked `json:"drivers"`
+
+	unknown bool // what was baked: the file cannot be read
 }
 
 // Baked is a driver in a state folder.
@@ -68,33 +70,43 @@ func (b Baked) replaces(old Baked) bool {
 // believed if nobody but the user of this process can have written it.
 func readIndex(dir string) (Index, error) {
 	index := Index{Schema: indexSchema}
-	path := filepath.Join(dir, IndexFile)
-	state, err := os.OpenRoot(dir)
+	err := index.read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return index, nil
 	}
 	if err != nil {
-		return index, fmt.Errorf("read the list of baked drivers %s: %w", path, err)
-	}
-	defer state.Close()
-	text, err := bounded.FSFile(state.FS(), IndexFile, maxIndex)
-	if errors.Is(err, fs.ErrNotExist) {
-		return index, nil
-	}
-	err = cmp.Or(err, guarded(state, ".", IndexFile))
-	if err != nil {
-		return Index{}, fmt.Errorf("read the list of baked drivers %s: %w", path, err)
-	}
-	err = index.parse(text)
-	if err != nil {
-		return Index{}, fmt.Errorf("read the list of baked drivers %s: %w; "+
-			"remove that file, and bake the drivers again", path, err)
+		return Index{unknown: true}, fmt.Errorf("read the list of baked drivers %s: %w",
+			filepath.Join(dir, IndexFile), err)
 	}
 	return index, nil
 }
 
+func (i *Index) read(dir string) error {
+	state, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	err = guarded(state, IndexFile, ".") // the file first: the rest matters if it is there
+	if err != nil {
+		return err
+	}
+	text, err := bounded.FSFile(state.FS(), IndexFile, maxIndex)
+	if err != nil {
+		return err
+	}
+	err = i.parse(text)
+	if err != nil {
+		return fmt.Errorf("%w; restore the file, or remove it and bake the drivers again: "+
+			"without it they are old drivers, which a start removes", err)
+	}
+	return nil
+}
+
 func (i *Index) parse(text []byte) error {
-	err := json.Unmarshal(text, i)
+	strict := json.NewDecoder(bytes.NewReader(text))
+	strict.DisallowUnknownFields() // else a damaged name of a field would hide what it has
+	err := strict.Decode(i)
 	if err != nil {
 		return err
 	}
@@ -173,16 +185,23 @@ func (i Index) write(dir string) error {
 	return atomicwriter.WriteFile(filepath.Join(dir, IndexFile), append(text, '\n'), 0o644)
 }
 
-// roots returns the folders of the driver roots.
+// roots returns the folders of the driver roots, or the one that has them if they are not known.
 func (i Index) roots(dir string) (roots []string) {
+	if i.unknown {
+		return []string{dir}
+	}
 	for _, b := range i.Drivers {
 		roots = append(roots, filepath.Join(dir, b.Root))
 	}
 	return roots
 }
 
-// modules returns one path in each set of modules, as kbuild.Cache.Prune takes them.
+// modules returns one path in each set of modules, as kbuild.Cache.Prune takes them, or the folder
+// that has them if they are not known.
 func (i Index) modules(dir string) (files []string) {
+	if i.unknown {
+		return []string{dir}
+	}
 	for _, b := range i.Drivers {
 		for _, k := range b.Kernels {
 			files = append(files, filepath.Join(dir, k.Folder, "nvidia.ko"))

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -217,8 +218,8 @@ func TestIndex(t *testing.T) {
 	}
 	twice := Index{Schema: indexSchema, Drivers: append(require.Value(readIndex(f.dir))(t).Drivers, require.Value(readIndex(f.dir))(t).Drivers...)}
 	for name, c := range map[string]struct{ text, want string }{
-		"cut":              {text[:len(text)/2], "unexpected end"},
-		"empty":            {"", "unexpected end"},
+		"cut":              {text[:len(text)/2], "unexpected EOF"},
+		"empty":            {"", "EOF"},
 		"newer":            {strings.Replace(text, `"schema": 1`, `"schema": 2`, 1), "schema 2 is not 1"},
 		"root elsewhere":   {strings.Replace(text, root, "../../etc", 1), `is "../../etc", not roots/470`},
 		"root is a path":   {strings.Replace(text, `"driver": "470.256.02"`, `"driver": "../x"`, 1), "want numbers and dots"},
@@ -232,7 +233,7 @@ func TestIndex(t *testing.T) {
 			assert.ErrorContains(t, err, c.want)
 			assert.ErrorContains(t, err, path)
 			if name != "huge" {
-				assert.ErrorContains(t, err, "remove that file, and bake the drivers again")
+				assert.ErrorContains(t, err, "bake the drivers again")
 			}
 			assert.Equalf(t, "", chosen().Driver, "it is not used")
 			_, err = f.bake(t, "580.95.05", imageKernel)
@@ -300,7 +301,7 @@ func TestChooseMachine(t *testing.T) {
 }
 
 // TestBakeKeepsOthers checks that drivers that were baked stay: on a full disk while another one is baked,
-// and when a start removes old roots and modules. Files that are equal are stored once.
+// and when a start removes old roots and modules, whatever the damage of the index. Files that are equal are stored once.
 func TestBakeKeepsOthers(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	f := newFleet(t)
@@ -333,17 +334,38 @@ func TestBakeKeepsOthers(t *testing.T) {
 	cfg := config.Defaults()
 	cfg.StateDir = f.dir
 	index := require.Value(readIndex(f.dir))(t)
-	root := newRoot(cfg, info, imageKernel, true, logtest.New(t))
-	root.Baked = index.roots(f.dir)
-	require.NoError(t, root.Prune(t.Context(), nil))
-	files := &supply{cfg: cfg, info: info, log: logtest.New(t), baked: index, scratch: t.TempDir()}
-	for n := range keepSets + 1 {
-		set := *f.set
-		set.Key.Release = fmt.Sprintf("6.1.%d", n)
-		require.Value(files.Keep(t.Context(), &set, nil))(t)
+	path := filepath.Join(f.dir, IndexFile)
+	text := require.Value(os.ReadFile(path))(t)
+	damage := []func() error{
+		func() error { return nil },
+		func() error { return os.Mkdir(path, 0o755) },
+		func() error { return os.Symlink("nowhere", path) },
+		func() error { return errors.Join(os.WriteFile(path, text, 0o644), os.Chmod(path, 0o666)) }, //nolint:gosec // that is the point
 	}
-	for _, b := range index.Drivers {
-		assert.NoError(t, driverroot.Check(filepath.Join(f.dir, b.Root), b.Driver, b.ID))
-		assert.NoError(t, assert.Err(os.Stat(filepath.Join(f.dir, b.Kernels[0].Folder, "nvidia.ko"))))
+	for _, word := range []string{`"schema": 1`, "drivers", "root", "kernels", "folder", "modules/", "roots/"} {
+		damage = append(damage, func() error {
+			return os.WriteFile(path, bytes.ReplaceAll(text, []byte(word), []byte("x"+word[1:])), 0o644)
+		})
+	}
+	for range 20 {
+		cut := rand.IntN(len(text) - 2) //nolint:gosec // any place
+		damage = append(damage, func() error { return os.WriteFile(path, text[:cut], 0o644) })
+	}
+	for n, spoil := range damage {
+		if n > 0 {
+			require.NoError(t, os.Remove(path))
+		}
+		require.NoError(t, spoil())
+		m := require.Value(machine(cfg, info, imageKernel, logtest.New(t)))(t)
+		require.NoError(t, m.Roots.Prune(t.Context(), nil))
+		for n := range keepSets + 1 {
+			set := *f.set
+			set.Key.Release = fmt.Sprintf("6.1.%d", n)
+			require.Value(m.Supplier.Keep(t.Context(), &set, nil))(t)
+		}
+		for _, b := range index.Drivers {
+			assert.NoErrorf(t, driverroot.Check(filepath.Join(f.dir, b.Root), b.Driver, b.ID), "damage %d", n)
+			assert.NoErrorf(t, assert.Err(os.Stat(filepath.Join(f.dir, b.Kernels[0].Folder, "nvidia.ko"))), "damage %d", n)
+		}
 	}
 }

@@ -91,8 +91,9 @@ func machine(
 		return node.Machine{}, err
 	}
 	baked, err := readIndex(cfg.StateDir)
-	if err != nil { // what was baked may be removed when it is old
-		log.Warn("baked drivers are not known", "error", err)
+	if err != nil {
+		log.Warn("baked drivers are not known, so no old root and no old modules are removed",
+			"error", err)
 	}
 	root := newRoot(cfg, info, release, onHost, log)
 	root.Baked = baked.roots(cfg.StateDir)

@@ -20,6 +20,7 @@ type Store struct {
 	st      Snapshot
 	saved   []byte // the last saved status, as JSON without the time
 	unsaved bool   // the last save failed, which was logged
+	unknown bool   // what an instance before saved: it cannot be read
 	changed chan struct{}
 }
 
@@ -37,7 +38,11 @@ func NewStore(st Snapshot, storage Storage, log *slog.Logger) *Store {
 
 // InMemory returns a store with the same status that saves nothing: for verbs that do not hold the
 // lock.
-func (s *Store) InMemory() *Store { return NewStore(s.Get(), nil, s.log) }
+func (s *Store) InMemory() *Store {
+	other := NewStore(s.Get(), nil, s.log)
+	other.unknown = s.unknown
+	return other
+}
 
 // Predecessor returns the status that another instance of the same boot saved. It is empty if there
 // is none or if it cannot be read.
@@ -51,11 +56,16 @@ func (s *Store) Predecessor() Snapshot {
 		s.log.Warn("status of the last instance unknown", "error", err)
 		old, err = s.storage.Load()
 	}
+	s.unknown = err != nil && !errors.Is(err, fs.ErrNotExist)
 	if err != nil || old.BootID != s.st.BootID {
 		return Snapshot{}
 	}
 	return old
 }
+
+// PredecessorUnknown reports whether Predecessor found a status that it could not read: what the
+// instance before has up, and may need, is not known then.
+func (s *Store) PredecessorUnknown() bool { return s.unknown }
 
 // Change edits the status, and saves it if the edit made a difference.
 func (s *Store) Change(edit func(*Snapshot)) {
