@@ -33,9 +33,11 @@ export const configure = (repository) => (md) => {
     if (tokens[i].info.trim() !== 'mermaid') return fence(tokens, i, options, env, self)
     return `<ClientOnly><MermaidDiagram code="${encodeURIComponent(tokens[i].content)}" /></ClientOnly>\n`
   }
-  // Vue would take two braces for code of its own.
-  const text = md.renderer.rules.text
-  md.renderer.rules.text = (...args) => text(...args).replaceAll('{{', '&#123;&#123;')
+  // Vue would take two braces for code of its own; VitePress keeps it off blocks of code only.
+  for (const rule of ['text', 'code_inline']) {
+    const render = md.renderer.rules[rule]
+    md.renderer.rules[rule] = (...args) => render(...args).replaceAll('{{', '&#123;&#123;')
+  }
 }
 
 // describeTables gives each cell the head of its column, which narrow pages show above it, and marks short code,
