@@ -9,6 +9,10 @@ import (
 // (config.BusyDetach) does not return it.
 var ErrLeft = errors.New("left in place")
 
+// ErrOther says that an instance gave the node back while it waited for a fit one, because another
+// driver serves it now: see Options.Rechoose.
+var ErrOther = errors.New("another driver fits this node")
+
 // RollbackError says that a start failed after it had taken an older driver down, and whether the
 // older one was restored.
 type RollbackError struct {

@@ -52,6 +52,9 @@ func (n *Node) preflight(ctx context.Context, facts Facts) (Facts, error) {
 		if err != nil {
 			return facts, err
 		}
+		if n.Rechoose != nil && n.Rechoose(ctx) {
+			return facts, ErrOther
+		}
 		now = again
 		facts, err = again.survey(ctx, facts.Previous)
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 // Run runs a whole life: start, watch until ctx ends, stop. When stopCtx ends, the stop waits for nothing any
 // more; a step that has begun is finished. The result nil means that the driver is stopped, or left in
 // place as configured. Errors: config.ErrConfig, lock.ErrHeld, *preflight.BlockedError,
-// *buildtree.NoHeadersError, *kbuild.CompileError, *kmod.RefusedError, *RollbackError, ErrLeft.
+// *buildtree.NoHeadersError, *kbuild.CompileError, *kmod.RefusedError, *RollbackError, ErrLeft, ErrOther.
 func (n *Node) Run(ctx, stopCtx context.Context) error {
 	end := make(chan struct{})
 	defer close(end)
@@ -41,7 +41,8 @@ func (n *Node) Run(ctx, stopCtx context.Context) error {
 	if err == nil {
 		n.watch(ctx, lock, &up)
 	}
-	if ctx.Err() != nil && !errors.Is(err, kmod.ErrStuck) {
+	other := errors.Is(err, ErrOther) && ctx.Err() == nil
+	if other || ctx.Err() != nil && !errors.Is(err, kmod.ErrStuck) {
 		err = nil // an interruption by a signal is no failure
 	}
 	e := ending{Node: n, up: &up, cause: err}
@@ -50,7 +51,11 @@ func (n *Node) Run(ctx, stopCtx context.Context) error {
 	}
 	err = e.stop(stopCtx)
 	n.Ended()
-	return errors.Join(err, lock.Release())
+	err = errors.Join(err, lock.Release())
+	if other && err == nil {
+		return ErrOther
+	}
+	return err
 }
 
 // start brings the driver up, below the shim (node/shim), which is process 1 and outlives this

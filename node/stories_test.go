@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -325,5 +326,22 @@ func TestUnfitNode(t *testing.T) {
 			unfit
 			run 535 1h
 			end unserved absent | error: preflight: this node cannot run the driver as it is | State:failed | last words: preflight: this node cannot run the driver as it is: | no headers`,
+	})
+	bubble(t, func(t *testing.T, w *world) { // a GPU comes, and another driver fits: the node is given back
+		w.tell(t, `
+			unfit
+			run 535 5m waits
+				100s GPU comes
+			end unserved absent | error: another driver fits this node | after 1m4 | -stage
+			GPU goes, not unfit, leave 470, unfit
+			run 535 5m waits
+				100s GPU comes
+			end unserved whole | error: another driver | State:detached | up {Version:470.256.02`,
+			func(n *Node) {
+				n.Rechoose = func(context.Context) bool {
+					gpus, err := n.Hardware.GPUs()
+					return err == nil && len(gpus) == 2
+				}
+			})
 	})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 
@@ -46,4 +47,15 @@ func (p *program) choose(ctx context.Context, cfg config.Config) (reason string,
 	}
 	err = unix.Exec(host.Program, os.Args, append(own, p.env...))
 	return "", fmt.Errorf("start the baked driver %s: %w", choice.Driver, err)
+}
+
+// another reports whether a baked driver would serve in the place of this image's. Of a baked driver
+// there is no way back to the image.
+func (p *program) another(ctx context.Context, cfg config.Config) bool {
+	if p.getenv(chosen) != "" {
+		return false
+	}
+	complete(&cfg, p.env)
+	choice, err := host.Choose(ctx, cfg, slog.New(slog.DiscardHandler))
+	return err == nil && choice.Driver != ""
 }

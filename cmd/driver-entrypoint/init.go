@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -72,10 +73,24 @@ func (p *program) node(cfg config.Config, o node.Options) (*node.Node, error) {
 	return host.New(cfg, o)
 }
 
-// serve runs an instance with everything that reports it. The reporter begins before the lock is
+// serve runs an instance, and another one when a baked driver fits a node that was waited for.
+func (p *program) serve(
+	ctx, stopCtx context.Context,
+	cfg config.Config,
+	reports reportFlags,
+) error {
+	for {
+		err := p.serveOne(ctx, stopCtx, cfg, reports)
+		if !errors.Is(err, node.ErrOther) {
+			return err
+		}
+	}
+}
+
+// serveOne runs an instance with everything that reports it. The reporter begins before the lock is
 // taken, so that an instance that waits is seen, and reports for the last time before the lock is
 // given back.
-func (p *program) serve(
+func (p *program) serveOne(
 	ctx, stopCtx context.Context,
 	cfg config.Config,
 	reports reportFlags,
@@ -103,6 +118,7 @@ func (p *program) serve(
 		return err
 	}
 	o.Choice = choice
+	o.Rechoose = func(ctx context.Context) bool { return p.another(ctx, cfg) }
 	n, err := p.node(cfg, o)
 	if err != nil {
 		status.WriteTermination(cfg.Termination, err, p.log())
