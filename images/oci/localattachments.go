@@ -1,13 +1,10 @@
 package oci
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
-	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -16,125 +13,80 @@ import (
 )
 
 // LocalAttachments returns everything in a layout or an OCI archive that belongs to an artifact in
-// it and, for an index, to each of its manifests: entries that name a subject, whatever wrote them,
-// .sig and .att, and the entries of indexes of referrers. Referrers of referrers follow what they
-// refer to. A docker-archive has none.
-func LocalAttachments(ctx context.Context, ref string) (out []Attachment, err error) {
+// it, as [FindAttachments] does: entries that name a subject, whatever wrote them, .sig and .att,
+// and the entries of indexes of referrers. A docker-archive has none.
+func LocalAttachments(ctx context.Context, ref string) (all []Attachment, err error) {
 	l, ok := ParseLocal(ref)
 	if !ok || l.kind == "docker-archive" {
 		return nil, nil
 	}
 	defer failure.Wrap(&err, "read what belongs to %s", ref)
-	index, b, err := l.index()
+	index, blobs, err := l.index()
 	if err != nil {
 		return nil, err
 	}
-	top, err := l.choose("", index.Manifests, b)
+	top, err := l.choose("", index.Manifests, blobs)
 	if err != nil {
 		return nil, err
 	}
-	artifact, err := NewArtifact(top, b)
+	artifact, err := NewArtifact(top, blobs)
 	if err != nil {
 		return nil, err
 	}
-	content, err := Collect(artifact)
+	listed, err := listAttachments(ctx, index.Manifests, blobs)
 	if err != nil {
 		return nil, err
 	}
-	f := finder{blobs: b, seen: map[string]bool{}, found: map[v1.Hash][]Attachment{}}
-	for _, d := range index.Manifests {
+	list := func(subject v1.Hash) ([]Listed, error) { return listed[subject], nil }
+	return FindAttachments(artifact, blobs, 1, list)
+}
+
+// listAttachments reads which entries of a layout belong to which subject.
+func listAttachments(
+	ctx context.Context,
+	entries []v1.Descriptor,
+	blobs Blobs,
+) (map[v1.Hash][]Listed, error) {
+	all := map[v1.Hash][]Listed{}
+	size := 0
+	for _, d := range entries {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		err := f.add(d.Digest, attachmentTag(d))
+		raw, err := blobs.Document(d.Digest, MaxManifest)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the layout does not have everything
+		}
 		if err != nil {
 			return nil, err
 		}
-	}
-	subjects := content.Subjects()
-	for i := 0; i < len(subjects); i++ {
-		for _, a := range f.of(subjects[i]) {
-			out = append(out, a)
-			if a.Tag == "" {
-				subjects = append(subjects, a.Manifest.Desc.Digest)
-			}
+		size += len(raw)
+		if size > maxDocumentBytes {
+			return nil, fmt.Errorf("its manifests have more than %d bytes", maxDocumentBytes)
 		}
-	}
-	return out, nil
-}
-
-// finder collects the attachments of a layout.
-type finder struct {
-	blobs Blobs
-	seen  map[string]bool // digests with their tags
-	found map[v1.Hash][]Attachment
-	size  int // of the manifests read
-}
-
-// of returns the attachments of a subject when it is first asked: referrers sorted by digest, then
-// .sig and .att.
-func (f *finder) of(subject v1.Hash) []Attachment {
-	list := f.found[subject]
-	suffixes := []string{"", ".sig", ".att"}
-	delete(f.found, subject)
-	slices.SortFunc(list, func(x, y Attachment) int {
-		return cmp.Or(
-			slices.Index(suffixes, path.Ext(x.Tag))-slices.Index(suffixes, path.Ext(y.Tag)),
-			cmp.Compare(x.Manifest.Desc.Digest.Hex, y.Manifest.Desc.Digest.Hex),
-		)
-	})
-	return list
-}
-
-// add adds the attachments that an entry leads to, if any.
-func (f *finder) add(h v1.Hash, tag string) error {
-	if f.seen[h.String()+tag] {
-		return nil
-	}
-	f.seen[h.String()+tag] = true
-	raw, err := f.blobs.Document(h, MaxManifest)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the layout does not have everything
-	}
-	if err != nil {
-		return err
-	}
-	f.size += len(raw)
-	if f.size > maxDocumentBytes {
-		return fmt.Errorf("its manifests have more than %d bytes", maxDocumentBytes)
-	}
-	if tag != "" && path.Ext(tag) == "" {
-		list, err := parseReferrers(raw)
-		if err != nil {
-			return fmt.Errorf("%s: %w", tag, err)
-		}
-		for _, d := range list.Manifests {
-			err := f.add(d.Digest, "")
+		tag := attachmentTag(d)
+		hex, kind, _ := strings.Cut(strings.TrimPrefix(tag, "sha256-"), ".")
+		subject := v1.Hash{Algorithm: "sha256", Hex: hex}
+		if tag != "" && kind == "" {
+			list, err := parseReferrers(raw)
 			if err != nil {
-				return err
+				return nil, fmt.Errorf("%s: %w", tag, err)
 			}
+			for _, d := range list.Manifests {
+				all[subject] = append(all[subject], Listed{Digest: d.Digest})
+			}
+			continue
 		}
-		return nil
-	}
-	hex := strings.TrimPrefix(strings.TrimSuffix(tag, path.Ext(tag)), "sha256-")
-	subject := v1.Hash{Algorithm: "sha256", Hex: hex}
-	if tag == "" {
-		doc, err := parse(raw)
-		if err != nil || doc.Subject.Digest.Hex == "" {
-			return nil //nolint:nilerr // an image, or something else
+		if tag == "" {
+			doc, err := parse(raw)
+			if err != nil || doc.Subject.Digest.Hex == "" {
+				continue // an image, or something else
+			}
+			subject = doc.Subject.Digest
 		}
-		subject = doc.Subject.Digest
+		all[subject] = append(all[subject], Listed{Tag: tag, Digest: d.Digest})
 	}
-	artifact, err := NewArtifact(raw, f.blobs)
-	if err != nil {
-		return fmt.Errorf("%s: %w", h, err)
-	}
-	a, err := AttachmentOf(subject, tag, artifact)
-	if err != nil {
-		return fmt.Errorf("%s: %w", h, err)
-	}
-	f.found[subject] = append(f.found[subject], a)
-	return nil
+	return all, nil
 }
 
 // attachmentTag returns the tag of an entry that has one of an attachment, "" for any other.

@@ -38,8 +38,8 @@ func parseReferrers(raw []byte) (index v1.IndexManifest, err error) {
 	return index, nil
 }
 
-// SortDigests sorts descriptors by digest, and keeps the first of each digest.
-func SortDigests(all []v1.Descriptor) []v1.Descriptor {
+// sortDigests sorts descriptors by digest, and keeps the first of each digest.
+func sortDigests(all []v1.Descriptor) []v1.Descriptor {
 	slices.SortStableFunc(
 		all,
 		func(a, b v1.Descriptor) int { return cmp.Compare(a.Digest.Hex, b.Digest.Hex) },
@@ -72,7 +72,7 @@ func AddReferrers(raw []byte, more []v1.Descriptor) ([]byte, error) {
 		})
 	}
 	index.MediaType = types.OCIImageIndex
-	index.Manifests = SortDigests(append(all, index.Manifests...))
+	index.Manifests = sortDigests(append(all, index.Manifests...))
 	out, err := json.Marshal(index)
 	if err != nil {
 		return nil, fmt.Errorf("make the index of referrers: %w", err)

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -121,6 +123,36 @@ func TestAttach(t *testing.T) {
 			assert.Same(t, onIndex.Manifest.Desc.Annotations, got[0].Manifest.Desc.Annotations)
 			_, tagged := fallback(t, f, imagetest.Digest(t, img))
 			assert.Equal(t, name == "without the API", tagged)
+		})
+	}
+}
+
+// TestAttachTree: whatever refers to what, a registry and a folder find the same attachments in the same order.
+func TestAttachTree(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			choose := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // the same in each run
+			f := newStrict(t)
+			img := imagetest.RandomImage(t, "amd64", 10, "one")
+			ref := f.host() + "/team/driver:1"
+			mustPush(t, ref, img)
+			var all []oci.Attachment
+			subjects := []v1.Descriptor{describe(t, img)}
+			for i := range 8 {
+				a := referrer(t, subjects[choose.IntN(len(subjects))], strconv.Itoa(i))
+				all = append(all, a)
+				subjects = append(subjects, a.Manifest.Desc)
+			}
+			all = append(all, signature(t, subjects[choose.IntN(len(subjects))].Digest, "payload", "s"))
+			require.Value(client(t).Attach(t.Context(), ref, all...))(t)
+			dir := t.TempDir()
+			require.NoError(t, oci.WriteLayout(t.Context(), dir, "1", img, all...))
+			remote := require.Value(client(t).Attachments(t.Context(), ref))(t)
+			local := require.Value(client(t).Attachments(t.Context(), "oci:"+dir))(t)
+			assert.Equal(t, len(all), len(remote))
+			assert.Same(t, names(t, remote), names(t, local))
 		})
 	}
 }
