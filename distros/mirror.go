@@ -48,10 +48,7 @@ func ParseMirror(text string) (m Mirror, err error) {
 			to = word
 		}
 		if u, err := url.Parse(to); err != nil || u.Scheme == "" {
-			return m, BadSources(
-				"mirror %q: want URL or PREFIX=URL",
-				redact.URL(to),
-			)
+			return m, BadSources("mirror %q: want URL or PREFIX=URL", redact.URL(to))
 		}
 		switch to = strings.TrimSuffix(to, "/"); {
 		case from != "":

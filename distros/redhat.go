@@ -105,8 +105,6 @@ func (d el) KernelImages(release string) []string {
 	return given(isRelease(release), names...)
 }
 
-// KernelMeta returns the headers package of the flavour: the system installs the series of its
-// newest version.
 // KernelParts returns provides of the packages of modules: kernel-modules-core since RHEL 9.2, with the
 // flavour behind the first word (kernel.spec of CentOS Stream and of Oracle's UEK). Modules for
 // machines that are no servers are left out.
@@ -122,6 +120,8 @@ func (d el) KernelParts(release string) []string {
 	)
 }
 
+// KernelMeta returns the headers package of the flavour: the system installs the series of its
+// newest version.
 func (d el) KernelMeta(flavour string) string {
 	if flavour == "" {
 		return "kernel-devel"

@@ -166,10 +166,7 @@ func caseTable(r *raw) string {
 			"| %s | %d | %.2f | %.0f | %.2f | %.1f |\n",
 			name,
 			len(r.runs[name]),
-			r.median(
-				name,
-				elapsed,
-			),
+			r.median(name, elapsed),
 			r.median(name, peak),
 			r.median(name, processor),
 			r.median(name, megabytes),

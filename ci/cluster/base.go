@@ -48,9 +48,7 @@ func makeBase(t testing.TB) base {
 			filepath.Join(root, "cmd/driver-guest"),
 			filepath.Join(root, "images/rehearse/wire"),
 		),
-	)(
-		t,
-	)
+	)(t)
 	return base{kernel: kernel, dir: cached(t, "base", key, func(dir string) {
 		pki := t.TempDir()
 		agent := filepath.Join(t.TempDir(), "agent")

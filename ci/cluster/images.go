@@ -57,9 +57,7 @@ func images(t testing.TB, b base, registry int) []string {
 	for ref, image := range all {
 		to := require.Value(
 			name.ParseReference(fmt.Sprintf("127.0.0.1:%d/%s", registry, ref), name.Insecure),
-		)(
-			t,
-		)
+		)(t)
 		require.NoError(t, remote.Write(to, image, remote.WithContext(t.Context())))
 	}
 	return slices.Sorted(maps.Keys(all))

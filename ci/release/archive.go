@@ -49,10 +49,7 @@ func pack(ctx context.Context, s source, folder, archive string, what ...string)
 				"--sort=name",
 				"--owner=root:0",
 				"--group=root:0",
-				fmt.Sprintf(
-					"--mtime=@%d",
-					s.time.Unix(),
-				),
+				fmt.Sprintf("--mtime=@%d", s.time.Unix()),
 				"--use-compress-program=gzip -n",
 				"--file",
 				archive,

@@ -142,7 +142,9 @@ func ask(ctx context.Context, questions func(asker)) (found []*session.Finding) 
 			if ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
-			f.State, f.Detail, f.Fix = need, strings.ReplaceAll(err.Error(), "\n", "; "), fix
+			f.State = need
+			f.Detail = strings.ReplaceAll(err.Error(), "\n", "; ")
+			f.Fix = fix
 		})
 	})
 	asked.Wait()

@@ -52,11 +52,7 @@ func inspect(ctx context.Context, a *session.App, ref, arch string, deep bool) e
 				i, err = verify.Examiner{
 					Store:   s.Builder.Store,
 					Observe: s.Builder.Observe,
-				}.Inspect(
-					ctx,
-					ref,
-					base.Image,
-				)
+				}.Inspect(ctx, ref, base.Image)
 			} else {
 				i, err = verify.Summarize(base.Image)
 			}

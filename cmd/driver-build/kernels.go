@@ -40,18 +40,8 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(
-		&s.Systems,
-		"os",
-		nil,
-		"operating `SYSTEM`, such as ubuntu22.04 (repeatable)",
-	)
-	f.StringSliceVar(
-		&s.Archs,
-		"arch",
-		nil,
-		"`ARCH`: amd64 or arm64 (repeatable; default amd64)",
-	)
+	f.StringSliceVar(&s.Systems, "os", nil, "operating `SYSTEM`, such as ubuntu22.04 (repeatable)")
+	f.StringSliceVar(&s.Archs, "arch", nil, "`ARCH`: amd64 or arm64 (repeatable; default amd64)")
 	o.request.Targets.Matrix.AddTo(f)
 	o.request.Repository.AddTo(f, "look for images in")
 	o.request.Sources.AddTo(f)

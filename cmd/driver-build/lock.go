@@ -58,12 +58,7 @@ func newLockCmd(a *session.App) *cobra.Command {
 	o.request.Targets.AddTo(f)
 	o.request.Sources.AddTo(f)
 	o.request.Kernels.AddTo(f)
-	f.StringVar(
-		&o.file,
-		"lock",
-		"",
-		"`FILE` to write (default: matrix.lock beside matrix.yaml)",
-	)
+	f.StringVar(&o.file, "lock", "", "`FILE` to write (default: matrix.lock beside matrix.yaml)")
 	f.BoolVar(
 		&o.update.Again,
 		"update",

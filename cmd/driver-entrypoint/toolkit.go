@@ -83,9 +83,7 @@ nothing of the driver. It stays until it gets a signal.`,
 				Log:     p.log(),
 				Root:    "/",
 				Scratch: "/var/tmp/nvidia-driver",
-			}.Run(
-				cmd.Context(),
-			)
+			}.Run(cmd.Context())
 		},
 	}
 	toolkitDirFlag(cmd.Flags(), &dir)

@@ -151,7 +151,8 @@ func describe(lib nvml.Interface, i int, usage bool) (d device, err error) {
 	pci, ret := h.GetPciInfo()
 	check("PCI address: ", ret)
 	d.PCI = fmt.Sprintf("%08x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
-	d.Fabric, d.Licence = fabricOf(lib, h), licenceOf(lib, h)
+	d.Fabric = fabricOf(lib, h)
+	d.Licence = licenceOf(lib, h)
 	if !usage {
 		return d, err
 	}

@@ -25,10 +25,7 @@ func parseDeb822(name string, data []byte) ([]Source, error) {
 		}
 		types := strings.Fields(p.Get("Types"))
 		if len(types) == 0 {
-			return nil, distros.BadSources(
-				"%s: no Types field, want Types: deb",
-				s.Origin,
-			)
+			return nil, distros.BadSources("%s: no Types field, want Types: deb", s.Origin)
 		}
 		if !slices.Contains(types, "deb") {
 			continue

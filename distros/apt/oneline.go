@@ -43,19 +43,12 @@ func parseEntry(origin, rest string) (Source, error) {
 	if strings.HasPrefix(rest, "[") {
 		options, after, ok := strings.Cut(rest[1:], "]")
 		if !ok {
-			return s, distros.BadSources(
-				"%s: options without a closing bracket",
-				origin,
-			)
+			return s, distros.BadSources("%s: options without a closing bracket", origin)
 		}
 		for o := range strings.FieldsSeq(options) {
 			key, value, ok := strings.Cut(o, "=")
 			if !ok {
-				return s, distros.BadSources(
-					"%s: option %.60q, want name=value",
-					origin,
-					o,
-				)
+				return s, distros.BadSources("%s: option %.60q, want name=value", origin, o)
 			}
 			if err := s.option(strings.ToLower(key), strings.Split(value, ",")); err != nil {
 				return s, err
@@ -74,10 +67,7 @@ func parseEntry(origin, rest string) (Source, error) {
 	}
 	words := strings.Fields(rest)
 	if len(words) < 2 {
-		return s, distros.BadSources(
-			"%s: want deb URI suite [component ...]",
-			origin,
-		)
+		return s, distros.BadSources("%s: want deb URI suite [component ...]", origin)
 	}
 	s.URIs = words[:1]
 	s.Suites = words[1:2]

@@ -159,10 +159,5 @@ func (r *release) check(suite string, now time.Time, allowExpired bool) error {
 			return nil
 		}
 	}
-	return distros.BadIndex(
-		"it is for %q (suite %q), not for %q",
-		r.codename,
-		r.suite,
-		suite,
-	)
+	return distros.BadIndex("it is for %q (suite %q), not for %q", r.codename, r.suite, suite)
 }

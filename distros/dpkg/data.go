@@ -77,12 +77,7 @@ func checkHeader(h *tar.Header) error {
 		return err
 	}
 	if h.Size > maxData {
-		return malformed(
-			"%.100q: %d bytes, more than %d",
-			h.Name,
-			h.Size,
-			int64(maxData),
-		)
+		return malformed("%.100q: %d bytes, more than %d", h.Name, h.Size, int64(maxData))
 	}
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeSymlink:

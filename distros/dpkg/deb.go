@@ -114,11 +114,7 @@ func (d *Deb) readVersion() error {
 		return fmt.Errorf("first member: %w", err)
 	}
 	if m.name != "debian-binary" || m.size > 64 {
-		return malformed(
-			"the first member is %q (%d bytes), want debian-binary",
-			m.name,
-			m.size,
-		)
+		return malformed("the first member is %q (%d bytes), want debian-binary", m.name, m.size)
 	}
 	text, err := io.ReadAll(d.ar)
 	if errors.Is(err, io.ErrUnexpectedEOF) {

@@ -259,11 +259,7 @@ func (p Paragraph) check() error {
 	for i, f := range p.fields {
 		continued := strings.Split(f.value, "\n")[1:]
 		if !validName(f.name) || p.index(f.name) != i || slices.ContainsFunc(continued, blank) {
-			return malformed(
-				"control data: dpkg takes no field %.60q: %.60q",
-				f.name,
-				f.value,
-			)
+			return malformed("control data: dpkg takes no field %.60q: %.60q", f.name, f.value)
 		}
 	}
 	return nil

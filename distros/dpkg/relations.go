@@ -77,18 +77,11 @@ func ParseRelations(text string) (Relations, error) {
 		var alternatives []Relation
 		for alternative := range strings.SplitSeq(group, "|") {
 			if count++; count > maxRelations {
-				return nil, malformed(
-					"relation: more than %d packages in one field",
-					maxRelations,
-				)
+				return nil, malformed("relation: more than %d packages in one field", maxRelations)
 			}
 			r, err := parseRelation(strings.TrimSpace(alternative))
 			if err != nil {
-				return nil, malformed(
-					"relation %.80q: %w",
-					strings.TrimSpace(alternative),
-					err,
-				)
+				return nil, malformed("relation %.80q: %w", strings.TrimSpace(alternative), err)
 			}
 			alternatives = append(alternatives, r)
 		}

@@ -101,7 +101,8 @@ func (s *Status) With(pkgs ...Paragraph) []byte {
 			if placed {
 				text = ""
 			}
-			texts[i], placed = text, true
+			texts[i] = text
+			placed = true
 		}
 		if !placed {
 			texts = append(texts, text)

@@ -78,10 +78,7 @@ func (i Description) checkLists() error {
 	for _, p := range i.Precompiled {
 		switch {
 		case !releaseShape().MatchString(p.Kernel):
-			return malformed(
-				"modules for %.80q: this is no kernel release",
-				p.Kernel,
-			)
+			return malformed("modules for %.80q: this is no kernel release", p.Kernel)
 		case p.Package != "" && !packageShape().MatchString(p.Package):
 			return malformed("modules for %s: %.80q is no package", p.Kernel, p.Package)
 		case !slices.Contains(i.Flavours, p.Flavour):

@@ -120,11 +120,7 @@ func Decode(data []byte) (Description, error) {
 	version := struct{ Schema int }{Schema}
 	_ = json.Unmarshal(data, &version) // a fault is found below
 	if version.Schema != Schema {
-		return Description{}, malformed(
-			"schema %d, this program reads %d",
-			version.Schema,
-			Schema,
-		)
+		return Description{}, malformed("schema %d, this program reads %d", version.Schema, Schema)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

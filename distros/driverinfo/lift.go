@@ -59,12 +59,8 @@ func (r KernelRule) Lift(
 			strings.Join(some, ", "),
 		)
 	}
-	lifted.Max, lifted.Reason = next, fmt.Sprintf(
-		"%s; above %s with the patch %s",
-		r.Reason,
-		r.Max,
-		name,
-	)
+	lifted.Max = next
+	lifted.Reason = fmt.Sprintf("%s; above %s with the patch %s", r.Reason, r.Max, name)
 	return lifted, true, nil
 }
 

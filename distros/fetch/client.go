@@ -89,13 +89,7 @@ func (c *Client) Get(
 			return "", false, fmt.Errorf("copy %s: %w", shown(u), err)
 		}
 	case c.Offline:
-		return "", false, fmt.Errorf(
-			"%s (%s %s): %w",
-			shown(u),
-			kind(f.key()),
-			f.key(),
-			ErrOffline,
-		)
+		return "", false, fmt.Errorf("%s (%s %s): %w", shown(u), kind(f.key()), f.key(), ErrOffline)
 	default:
 		cached, err = c.download(ctx, u, f, p)
 		if err != nil {

@@ -28,7 +28,8 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 	var known origin
 	// covers credentials and query: two users may see two documents
 	blob, _ := c.Store.Lookup(documentRecord, rawURL, &known)
-	header, unchanged := http.Header{}, c.Offline
+	header := http.Header{}
+	unchanged := c.Offline
 	switch {
 	case c.Offline && blob == "":
 		return nil, fmt.Errorf("%s: %w", shown(u), ErrOffline)

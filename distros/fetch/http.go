@@ -164,10 +164,7 @@ func (c *Client) retry(
 		cmp.Or(max(c.Attempts, 0), defaultAttempts),
 		cmp.Or(max(c.Backoff, 0), defaultBackoff),
 		permanent,
-	}.Do(
-		ctx,
-		try,
-	)
+	}.Do(ctx, try)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}

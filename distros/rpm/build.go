@@ -112,7 +112,8 @@ func (b *builder) relation(k kind, name, flags, epoch, version, release []byte) 
 		if op < 0 {
 			return fmt.Errorf("unknown flags %.20q of a relation", flags)
 		}
-		q.Relation.Op, q.Relation.EVR = operators[op], b.evr(epoch, version, release)
+		q.Relation.Op = operators[op]
+		q.Relation.EVR = b.evr(epoch, version, release)
 	}
 	if name[0] == '(' {
 		var err error
@@ -183,7 +184,8 @@ func (b *builder) end() error {
 	m.Arch = p.Arch
 	m.Requires = append(m.Requires, b.lists[requires]...)
 	m.Conflicts = append(m.Conflicts, b.lists[conflicts]...)
-	m.Provides, m.Obsoletes = plain(b.lists[provides]), plain(b.lists[obsoletes])
+	m.Provides = plain(b.lists[provides])
+	m.Obsoletes = plain(b.lists[obsoletes])
 	m.Files = append(m.Files, b.files...)
 	b.packages = append(b.packages, p)
 	return nil

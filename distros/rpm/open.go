@@ -80,11 +80,7 @@ func (o *Options) sources() (sources []repoconf.Source, identities map[string]st
 	identities = map[string]string{}
 	for _, s := range o.Sources {
 		if _, ok := identities[s.ID]; ok {
-			return nil, nil, distros.BadSources(
-				"%s: there is another source %s",
-				s.Origin,
-				s.ID,
-			)
+			return nil, nil, distros.BadSources("%s: there is another source %s", s.Origin, s.ID)
 		}
 		identities[s.ID] = cmp.Or(
 			s.Metalink,
@@ -128,9 +124,7 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 		return nil, err
 	}
 	if len(sources) == 0 {
-		return nil, distros.BadSources(
-			"open package repositories: none is configured and enabled",
-		)
+		return nil, distros.BadSources("open package repositories: none is configured and enabled")
 	}
 	r := &Releases{options: o, clients: &Clients{base: o.Fetch}}
 	r.repos = make([]*repo, len(sources))

@@ -77,7 +77,8 @@ func (b *builder) readElement(x *xmlReader) (err error) {
 		text, err = x.Content()
 		b.digest = string(text)
 	case "location":
-		b.href, b.xmlBase = string(x.Attr("href")), b.text(x.Attr("base"))
+		b.href = string(x.Attr("href"))
+		b.xmlBase = b.text(x.Attr("base"))
 	case "size":
 		b.p.Size, err = number(x.Attr("package"))
 	}

@@ -200,7 +200,8 @@ func (g *gatherer) place(kind ItemKind, ref string, h v1.Hash) (repository, tag 
 		repository, tag, _ = imagename.Split(ref)
 		return repository, tag, imagename.CheckImage(ref)
 	}
-	repository, tag = g.origin, l.Tag()
+	repository = g.origin
+	tag = l.Tag()
 	if kind == Base {
 		repository += "/base"
 		if imagename.CheckTag(tag) != nil {

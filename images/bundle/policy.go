@@ -132,12 +132,9 @@ func Policies(origin, to string, key crypto.PublicKey) (map[string]string, error
 		return nil, err
 	}
 	return map[string]string{
-		"policy.json": string(policy) + "\n",
-		"registries.yaml": fmt.Sprintf(
-			"docker:\n  %s:\n    use-sigstore-attachments: true\n",
-			to,
-		),
-		"openshift.yaml": cluster,
+		"policy.json":     string(policy) + "\n",
+		"registries.yaml": fmt.Sprintf("docker:\n  %s:\n    use-sigstore-attachments: true\n", to),
+		"openshift.yaml":  cluster,
 		"policy-controller.yaml": fmt.Sprintf(
 			policyController,
 			to,

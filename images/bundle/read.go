@@ -60,9 +60,7 @@ func Open(from io.Reader) (*Bundle, error) {
 	}
 	if !slices.Equal(b.graph.documents, b.List.Documents) ||
 		!slices.Equal(b.graph.blobs, b.List.Blobs) {
-		return nil, fault(
-			RuleList, "", "its documents and blobs are not those that its items need",
-		)
+		return nil, fault(RuleList, "", "its documents and blobs are not those that its items need")
 	}
 	at := b.tar.at + b.tar.pad
 	for _, p := range b.List.present() {

@@ -21,12 +21,9 @@ func (g *graph) addDriver(i *ImageContent, image string) string {
 		purl: purl("generic", "nvidia-driver", i.Driver, nil),
 	}
 	if run := i.recipe.Source.Archive(); run != nil {
-		c.download, c.sums, c.purl = run.URL, sha256Sum(run.SHA256), archivePURL(
-			c.name,
-			c.version,
-			run.URL,
-			run.SHA256,
-		)
+		c.download = run.URL
+		c.sums = sha256Sum(run.SHA256)
+		c.purl = archivePURL(c.name, c.version, run.URL, run.SHA256)
 	}
 	id := g.contain(image, c)
 	for _, p := range i.recipe.Source.Packages {
@@ -138,10 +135,7 @@ func (g *graph) addComponents(i *ImageContent, driver string) {
 			name:     "nvidia-" + f.Name,
 			version:  f.Version,
 			supplier: nvidia,
-			licence: g.componentLicence(
-				i,
-				f.Name,
-			),
+			licence:  g.componentLicence(i, f.Name),
 			download: f.File.URL,
 			sums:     sha256Sum(f.File.SHA256),
 		}
@@ -163,7 +157,9 @@ func (g *graph) addCompanions(i *ImageContent, driver string) {
 			purl:     purl("generic", of.Name, of.Version, nil),
 		}
 		if p := of.Package; p != nil {
-			c.source, c.download, c.sums = p.Name+" "+p.Version, p.URL, packageSums(*p)
+			c.source = p.Name + " " + p.Version
+			c.download = p.URL
+			c.sums = packageSums(*p)
 		} else if of.File != nil {
 			c.download = of.File.URL
 			c.sums = sha256Sum(of.File.SHA256)

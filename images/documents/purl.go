@@ -51,7 +51,8 @@ func (i *ImageContent) packagePURL(p packages.Installed) string {
 	switch {
 	case p.Kind == "rpm":
 		if epoch, rest, ok := strings.Cut(p.Version, ":"); ok {
-			version, qualifiers["epoch"] = rest, epoch
+			version = rest
+			qualifiers["epoch"] = epoch
 		}
 		if p.Source != "" {
 			qualifiers["upstream"] = p.Source + "-" + p.SourceVersion + ".src.rpm"

@@ -44,7 +44,8 @@ func gpusNeed(g GPUs) need {
 		known, ok := gpus.Lookup(device)
 		if !ok {
 			known = gpus.Unknown(device)
-			known.Name, n.unknown = known.ID(), known.ID()
+			known.Name = known.ID()
+			n.unknown = known.ID()
 		}
 		n.gpus = append(n.gpus, known)
 		n.text = append(n.text, known.Name)

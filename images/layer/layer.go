@@ -224,13 +224,8 @@ func (c Cache) note(key string, rec Record) (v1.Layer, error) {
 		kind = unverifiedRecord
 	}
 	return &stored{
-			Record: rec,
-			key:    key,
-			store:  c.Store,
-		}, c.Store.Note(
-			kind,
-			key,
-			rec.Digest.Hex,
-			rec,
-		)
+		Record: rec,
+		key:    key,
+		store:  c.Store,
+	}, c.Store.Note(kind, key, rec.Digest.Hex, rec)
 }

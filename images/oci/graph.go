@@ -110,7 +110,8 @@ func (c *Content) entry() (v1.Descriptor, error) {
 // entry returns the descriptor of an attachment for the index of a layout.
 func (a Attachment) entry() v1.Descriptor {
 	d := a.Manifest.Desc
-	d.Platform, d.Annotations = nil, map[string]string{SubjectAnnotation: a.Subject.String()}
+	d.Platform = nil
+	d.Annotations = map[string]string{SubjectAnnotation: a.Subject.String()}
 	if a.Tag != "" {
 		d.Annotations[TagAnnotation] = a.Tag
 	}

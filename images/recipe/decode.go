@@ -53,11 +53,9 @@ func Decode(data []byte) (*Recipe, error) {
 		return fail(err)
 	}
 	r.Distro, _ = distros.Lookup(r.System)
-	r.Links, r.LibDir, r.LibDir32 = r.Distro.Links(), r.Distro.LibDir(
-		r.Arch,
-	), r.Distro.LibDir32(
-		r.Arch,
-	)
+	r.Links = r.Distro.Links()
+	r.LibDir = r.Distro.LibDir(r.Arch)
+	r.LibDir32 = r.Distro.LibDir32(r.Arch)
 	return r, nil
 }
 

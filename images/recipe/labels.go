@@ -62,21 +62,17 @@ func (r *Recipe) Labels() (map[string]string, error) {
 	}
 	l := DescribedLabels(d)
 	if !r.Distroless {
-		l[OCIPrefix+"base.digest"], l[OCIPrefix+"base.name"] = r.Base.Digest, r.Base.Name
+		l[OCIPrefix+"base.digest"] = r.Base.Digest
+		l[OCIPrefix+"base.name"] = r.Base.Name
 	}
-	l[OCIPrefix+"version"], l[OCIPrefix+"revision"], l[LabelOverridden] = r.Tag, r.Builder.Revision, strings.Join(
-		r.Overridden,
-		"; ",
-	)
+	l[OCIPrefix+"version"] = r.Tag
+	l[OCIPrefix+"revision"] = r.Builder.Revision
+	l[LabelOverridden] = strings.Join(r.Overridden, "; ")
 	// in the order of the request
-	l[LabelFlavours], l[LabelKernels] = strings.Join(
-		r.Flavours,
-		",",
-	), strings.Join(
-		r.Releases(),
-		",",
-	)
-	l[LabelSigner], l[LabelAliases] = r.Signer, strings.Join(r.Aliases, ",")
+	l[LabelFlavours] = strings.Join(r.Flavours, ",")
+	l[LabelKernels] = strings.Join(r.Releases(), ",")
+	l[LabelSigner] = r.Signer
+	l[LabelAliases] = strings.Join(r.Aliases, ",")
 	if r.Epoch > 0 {
 		l[OCIPrefix+"created"] = r.Time().Format(time.RFC3339)
 	}

@@ -15,7 +15,8 @@ import (
 // toolchain the image is thin: it serves these kernels and flavours and no others, and is built on
 // no base unless one is named.
 func (r *Recipe) precompiled(t matrix.Target, o Options) {
-	r.Toolchain, r.Sources = o.Toolchain, o.Toolchain || o.Sources
+	r.Toolchain = o.Toolchain
+	r.Sources = o.Toolchain || o.Sources
 	r.PrecompiledFlavours = CompiledFlavours(t, o.Flavours)
 	if !r.Toolchain {
 		r.Flavours = r.PrecompiledFlavours

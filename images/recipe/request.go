@@ -66,7 +66,8 @@ func (r *Recipe) ask(t matrix.Target, o Options) error {
 	}
 	if r.Distroless {
 		less := d.Distroless(t.Arch)
-		w.Image, w.Assumed = less.Packages, less.Assumed
+		w.Image = less.Packages
+		w.Assumed = less.Assumed
 	}
 	if len(r.Fabric) > 0 {
 		w.Image = append(w.Image, d.Fabric(t.Arch)...)

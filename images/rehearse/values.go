@@ -218,7 +218,8 @@ func (s *podSpec) pod(objects []object) Pod {
 		p.leave("the variables of secretEnv")
 	}
 	for _, v := range c.Env {
-		value, known := v.Value, v.ValueFrom == nil
+		value := v.Value
+		known := v.ValueFrom == nil
 		if !known && v.ValueFrom.FieldRef != nil {
 			value, known = fields[v.ValueFrom.FieldRef.FieldPath]
 		}

@@ -153,7 +153,9 @@ func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
 			return err
 		}
 		e := t.entries[p]
-		e.UID, e.GID, e.Xattrs = hdr.Uid, hdr.Gid, xattrs(hdr)
+		e.UID = hdr.Uid
+		e.GID = hdr.Gid
+		e.Xattrs = xattrs(hdr)
 		return checkEntry(e)
 	default:
 		return fmt.Errorf(

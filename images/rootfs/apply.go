@@ -113,7 +113,8 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(path string) bool) 
 			}
 		}
 	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
-		e.Kind, e.Target = Special, special(hdr)
+		e.Kind = Special
+		e.Target = special(hdr)
 	default:
 		return fmt.Errorf("%w: a member of type %q: no container runtime unpacks it", ErrFormat, hdr.Typeflag)
 	}

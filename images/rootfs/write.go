@@ -85,7 +85,8 @@ func header(e *Entry, mtime time.Time) *tar.Header {
 		hdr.Typeflag = tar.TypeReg
 		hdr.Size = e.Size
 		if e.ContentOmitted {
-			hdr.Size, hdr.PAXRecords[paxElided] = 0, "1"
+			hdr.Size = 0
+			hdr.PAXRecords[paxElided] = "1"
 		}
 	}
 	return hdr

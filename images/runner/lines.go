@@ -44,7 +44,8 @@ func (l *Lines) Add(stream int, p []byte) {
 			rest = p[room:]
 			ended = true
 		}
-		*part, p = append(*part, line...), rest
+		*part = append(*part, line...)
+		p = rest
 		if ended {
 			l.line(part)
 		}

@@ -273,7 +273,8 @@ func (q *KernelQuery) row(t matrix.Target, k distros.Kernel, known map[string]bo
 		}
 	}
 	if known != nil {
-		r.Ready, r.Images = present(known, ready), present(known, append(tags, ready...))
+		r.Ready = present(known, ready)
+		r.Images = present(known, append(tags, ready...))
 	}
 	return r
 }

@@ -151,7 +151,8 @@ func (p Page) Write(w io.Writer) error {
 }
 
 func (p Page) view() view {
-	p.Title, p.Generated = cmp.Or(p.Title, "NVIDIA driver images"), p.Generated.UTC()
+	p.Title = cmp.Or(p.Title, "NVIDIA driver images")
+	p.Generated = p.Generated.UTC()
 	sum := sha256.Sum256([]byte(styleText))
 	v := view{
 		Page: p, States: states, Counts: map[State]int{},
@@ -200,12 +201,15 @@ func newRow(s matrix.System, drivers []Column, cells map[string][]Cell) row {
 		all = append(all, b.Cells...)
 		r.Boxes = append(r.Boxes, b)
 	}
-	r.Lines, r.Excluded, r.States = lines(all, false), lines(all, true), keys(all)
+	r.Lines = lines(all, false)
+	r.Excluded = lines(all, true)
+	r.States = keys(all)
 	seen := map[string]bool{} // the first line of a driver has the anchor that its field leads to
 	for _, l := range slices.Concat(r.Lines, r.Excluded) {
 		for i := range l.Drivers {
 			if d := &l.Drivers[i]; !seen[d.Version] {
-				d.ID, seen[d.Version] = anchor(s.ID, d.Version), true
+				d.ID = anchor(s.ID, d.Version)
+				seen[d.Version] = true
 			}
 		}
 	}

@@ -146,10 +146,7 @@ func checkDescription(s *subject) {
 	switch {
 	case errors.Is(s.infoErr, fs.ErrNotExist):
 		if s.which(recipe.EntrypointName) != nil {
-			s.fail(
-				driverinfo.Path,
-				"is not there: the entrypoint cannot know which driver it has",
-			)
+			s.fail(driverinfo.Path, "is not there: the entrypoint cannot know which driver it has")
 		}
 		return
 	case s.infoErr != nil:
@@ -157,12 +154,7 @@ func checkDescription(s *subject) {
 		return
 	}
 	if info.Driver != s.version {
-		s.fail(
-			driverinfo.Path,
-			"driver is %q, that of the libraries is %q",
-			info.Driver,
-			s.version,
-		)
+		s.fail(driverinfo.Path, "driver is %q, that of the libraries is %q", info.Driver, s.version)
 	}
 	if arch := s.config.Architecture; info.Arch != arch {
 		s.fail(driverinfo.Path, "arch is %q, that of the image is %.200q", info.Arch, arch)

@@ -153,11 +153,7 @@ func (s *Signer) Sign(ctx context.Context, module io.Reader, hash crypto.Hash) (
 	}
 	signature, err := s.Key.Sign(rand.Reader, digest, hash)
 	if err != nil {
-		return nil, fmt.Errorf(
-			"sign a module with the key of %q: %w",
-			subject(s.Certificate),
-			err,
-		)
+		return nil, fmt.Errorf("sign a module with the key of %q: %w", subject(s.Certificate), err)
 	}
 	der, err := Wrap(s.Certificate, hash, digest, signature)
 	if errors.Is(err, ErrMismatch) { // found here, and not on a node
@@ -181,11 +177,7 @@ func Wrap(cert *x509.Certificate, hash crypto.Hash, digest, signature []byte) ([
 		return nil, fmt.Errorf("sign modules: %w", err)
 	}
 	if !check(cert.PublicKey, hash, digest, signature) {
-		return nil, fmt.Errorf(
-			"a signature by the key of %q: %w",
-			subject(cert),
-			ErrMismatch,
-		)
+		return nil, fmt.Errorf("a signature by the key of %q: %w", subject(cert), ErrMismatch)
 	}
 	return encode(cert, algorithms[i], signature)
 }

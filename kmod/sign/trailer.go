@@ -121,7 +121,8 @@ func open(path string) (m module, err error) {
 	if err != nil {
 		return m, err
 	}
-	m.size, m.mode = st.Size(), st.Mode().Perm()
+	m.size = st.Size()
+	m.mode = st.Mode().Perm()
 	if m.size == 0 || m.size > maxModule {
 		return m, fmt.Errorf(
 			"%s has %d bytes: kernels load modules of 1 to %d",

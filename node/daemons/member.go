@@ -61,7 +61,8 @@ func (m *member) reap(cmd *exec.Cmd) {
 	m.mu.Lock()
 	_ = unix.Kill(-m.pid, unix.SIGKILL)
 	_ = cmd.Wait() // the result is in ProcessState
-	m.reaped, m.how = true, "it ended with "+cmd.ProcessState.String()
+	m.reaped = true
+	m.how = "it ended with " + cmd.ProcessState.String()
 	m.mu.Unlock()
 	close(m.done)
 }

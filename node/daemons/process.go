@@ -73,7 +73,8 @@ func launch(ctx, stopCtx context.Context, s Spec, t timing) (*process, error) {
 	}
 	if p != nil {
 		err := p.terminate(stopCtx, s.StopWait)
-		e.Err, e.Output = errors.Join(e.Err, err), p.lastLines()
+		e.Err = errors.Join(e.Err, err)
+		e.Output = p.lastLines()
 	}
 	return nil, e
 }

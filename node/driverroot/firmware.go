@@ -37,11 +37,7 @@ func serveFirmware(root *os.Root, version string) error {
 	if _, err := root.Stat(link); err == nil {
 		return nil
 	}
-	err := errors.Join(
-		root.MkdirAll(dir, 0o755),
-		root.RemoveAll(link),
-		root.Symlink(up+from, link),
-	)
+	err := errors.Join(root.MkdirAll(dir, 0o755), root.RemoveAll(link), root.Symlink(up+from, link))
 	if err != nil {
 		return fmt.Errorf("serve the firmware: %w", err)
 	}

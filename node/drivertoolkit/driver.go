@@ -189,7 +189,8 @@ func (f folder) await(ctx context.Context, j Job, run string) (set string, err e
 		case a.Reason != "":
 			return "", errors.New(a.Reason)
 		case !began:
-			began, limit = true, time.Now().Add(buildDeadline)
+			began = true
+			limit = time.Now().Add(buildDeadline)
 			waits(
 				fmt.Sprintf(
 					"waiting for the Driver Toolkit container, which compiles the modules of driver %s for kernel %s",

@@ -87,7 +87,8 @@ func (a *Agent) prepareNode(ctx context.Context, found sweepResult) (record, err
 		labels := patch{}
 		if found.mayPauseOperands() {
 			for key, value := range operandsToPause(n.Metadata.Labels) {
-				r.Labels[key], labels[key] = value, pausedValue(value)
+				r.Labels[key] = value
+				labels[key] = pausedValue(value)
 			}
 		}
 		return patch{
@@ -112,7 +113,8 @@ func (a *Agent) nextLabels(r record, present map[string]string, l sweepResult) p
 			due = l.mayPausePlugin() && !done
 		}
 		if due {
-			r.Labels[key], labels[key] = value, pausedValue(value)
+			r.Labels[key] = value
+			labels[key] = pausedValue(value)
 		}
 	}
 	if value, paused := r.Labels[pluginLabel]; paused && l.claims > 0 &&

@@ -25,7 +25,8 @@ func (f *rpmManager) plan(x provideIndex, wants []string, e *UnavailableError) (
 		}
 		p := f.provider(x, r)
 		if p == nil {
-			e.Package, e.Newest = want, newestRPM(x, f.distro, f.Release)
+			e.Package = want
+			e.Newest = newestRPM(x, f.distro, f.Release)
 			return nil, nil
 		}
 		chosen = append(chosen, p)

@@ -112,7 +112,8 @@ func (b Bake) fill(
 	log *slog.Logger,
 ) error {
 	root := newRoot(b.Config, info, b.Kernels[0], true, log)
-	root.Image, root.NoMounts = b.image, !mayMount()
+	root.Image = b.image
+	root.NoMounts = !mayMount()
 	if b.modules == nil {
 		b.modules = func(ctx context.Context, release string) (*kbuild.Set, string, error) {
 			return b.compile(ctx, info, release, log)

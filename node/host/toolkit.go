@@ -61,7 +61,5 @@ func (s *supply) inToolkit(
 		Timeout: s.cfg.ToolkitTimeout,
 		Waits:   waits,
 		Logger:  s.log,
-	}.Compile(
-		ctx,
-	)
+	}.Compile(ctx)
 }

@@ -216,7 +216,8 @@ func (c *Client) account() (*http.Client, string, error) {
 		if c.http != nil {
 			c.http.CloseIdleConnections()
 		}
-		c.authorities, c.http = authorities, newHTTP(pool)
+		c.authorities = authorities
+		c.http = newHTTP(pool)
 	}
 	return c.http, strings.TrimSpace(string(token)), nil
 }

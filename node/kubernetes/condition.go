@@ -74,7 +74,8 @@ func conditionOf(st status.Snapshot) Condition {
 	}
 	switch st.State {
 	case status.Serving:
-		c.Status, c.Message = "True", serving(st)
+		c.Status = "True"
+		c.Message = serving(st)
 	case status.Detached: // the driver works, but no instance watches it
 		c.Status = "Unknown"
 	case status.Starting:

@@ -69,7 +69,8 @@ func (r *Recorder) Send(ctx context.Context, all bool) error {
 			}
 			continue
 		}
-		x.pending, x.sent = 0, r.Now()
+		x.pending = 0
+		x.sent = r.Now()
 	}
 	return errors.Join(errs...)
 }

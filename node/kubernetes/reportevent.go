@@ -48,7 +48,9 @@ func eventOf(st status.Snapshot, compiling bool) eventText {
 			st.Kernel,
 		)
 	case status.Serving:
-		s.Reason, s.Message, s.Warning = "Serving", serving(st), false
+		s.Reason = "Serving"
+		s.Message = serving(st)
+		s.Warning = false
 	case status.Stopping:
 		if len(st.Holders) == 0 {
 			return eventText{}

@@ -55,7 +55,8 @@ func (g *gpus) refresh(ctx context.Context) {
 		g.running = make(chan struct{})
 		go g.ask(g.running)
 	}
-	running, hung := g.running, g.latest != nil && g.latest.hung
+	running := g.running
+	hung := g.latest != nil && g.latest.hung
 	g.mu.Unlock()
 	if running == nil || hung {
 		return

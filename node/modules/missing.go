@@ -32,11 +32,7 @@ func (g Group) missing(name string) (reason, fix string) {
 				strings.Join(c.Flavours, " and "),
 				g.Flavour,
 			),
-			fmt.Sprintf(
-				"set KERNEL_MODULE_TYPE=%s, %s",
-				strings.Join(c.Flavours, " or "),
-				off,
-			)
+			fmt.Sprintf("set KERNEL_MODULE_TYPE=%s, %s", strings.Join(c.Flavours, " or "), off)
 	case g.Set == nil:
 		return "", ""
 	}
@@ -51,11 +47,7 @@ func (g Group) missing(name string) (reason, fix string) {
 			c.Version,
 			why,
 		),
-		fmt.Sprintf(
-			"use an image whose %s compiles for this kernel, %s",
-			name,
-			off,
-		)
+		fmt.Sprintf("use an image whose %s compiles for this kernel, %s", name, off)
 }
 
 // Check finds out, before anything is loaded, which of the wanted companions will be missing or of

@@ -49,7 +49,8 @@ func checkSystem(in *Input) Check {
 		return skip("which system the host runs is not known: %v", err)
 	}
 	id, version := osrelease.Parse(hostValue(root, "etc/os-release"))
-	id, version = printable(id), printable(version)
+	id = printable(id)
+	version = printable(version)
 	switch {
 	case id == "" || in.Info.OS == "":
 		return skip("the host has no /etc/os-release, or the image does not name its system")

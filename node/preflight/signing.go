@@ -126,7 +126,8 @@ func (s *Signatures) judge(g Signature, cert *x509.Certificate, d sign.Descripti
 	name := printable(d.Issuer)
 	id := hex.EncodeToString(d.KeyID)
 	if cert != nil {
-		name, id = "", keyID(cert)
+		name = ""
+		id = keyID(cert)
 		g.Signer = printable(cert.Subject.CommonName)
 		if g.Signer == "" {
 			g.Signer = printable(cert.Subject.String())

@@ -90,7 +90,8 @@ func (w *Watch) Look(bus []devices.GPU, log []string) (changes []Change) {
 			k = next
 			w.known[g.Address] = k
 		}
-		k.GPU, k.was = g, k.was || g.Driver != "" || g.Lent()
+		k.GPU = g
+		k.was = k.was || g.Driver != "" || g.Lent()
 		k.silent++
 		if !g.Silent {
 			k.silent = 0

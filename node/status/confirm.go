@@ -45,7 +45,8 @@ func (st Snapshot) Corrected(run string, s kmod.System) Snapshot {
 		err = st.Confirm(run, s)
 	}
 	if err != nil && (st.Ready || st.Reason == "") {
-		st.Ready, st.Reason = false, short(err)
+		st.Ready = false
+		st.Reason = short(err)
 	}
 	return st
 }

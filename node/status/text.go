@@ -111,9 +111,7 @@ func (t table) driver(st Snapshot, run string, s kmod.System, dead bool) {
 			"%s",
 			strings.TrimSpace(
 				fmt.Sprintf("%s %s %s", m.Name, m.SrcVersion, strings.Join(m.Params, " ")),
-			)+now(
-				m.confirm(s),
-			),
+			)+now(m.confirm(s)),
 		)
 	}
 	from := now(st.confirmRoot(run, s))

@@ -158,7 +158,8 @@ func (f Facts) tokens(l *Licence) error {
 		default:
 			l.Usable = true
 		}
-		l.Tokens[e.Name()], never = data, never || until.IsZero()
+		l.Tokens[e.Name()] = data
+		never = never || until.IsZero()
 		if until.After(l.Until) {
 			l.Until = until
 		}

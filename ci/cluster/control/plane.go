@@ -52,7 +52,8 @@ func Start(t testing.TB, config Config) *Plane {
 	p := &Plane{Client: Client{T: t, Bin: bin, Home: dir}, dir: dir}
 	p.pki = require.Value(NewPKI(p.path("pki"), "127.0.0.1", "localhost", serviceAddress))(t)
 	port := reservePort(t)
-	p.server, p.Config = fmt.Sprintf("https://127.0.0.1:%d", port), p.path("admin.kubeconfig")
+	p.server = fmt.Sprintf("https://127.0.0.1:%d", port)
+	p.Config = p.path("admin.kubeconfig")
 	// Kubernetes' own roles are bound to these names.
 	for name, who := range map[string]string{"controllers": "system:kube-controller-manager", "scheduler": "system:kube-scheduler"} {
 		require.NoError(t, p.pki.Kubeconfig(p.path(name+".kubeconfig"), p.server, who))

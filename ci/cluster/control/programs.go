@@ -72,13 +72,9 @@ func (p *Plane) schedulerArgs() ([]string, error) {
 		p.path("scheduler.kubeconfig"),
 	)
 	return []string{
-			"--config=" + p.path("scheduler.json"),
-			"--secure-port=0",
-		}, os.WriteFile(
-			p.path("scheduler.json"),
-			[]byte(config),
-			0o600,
-		)
+		"--config=" + p.path("scheduler.json"),
+		"--secure-port=0",
+	}, os.WriteFile(p.path("scheduler.json"), []byte(config), 0o600)
 }
 
 // kwokStages is kwok's configuration; without stages kwok does nothing.

@@ -57,7 +57,8 @@ func work(ctx context.Context, all bool, names []string) error {
 		)
 		for _, args := range t.commands(whole) {
 			if err := run(limited, args); err != nil {
-				failed, result = append(failed, t.Name), cmp.Or(context.Cause(limited), err).Error()
+				failed = append(failed, t.Name)
+				result = cmp.Or(context.Cause(limited), err).Error()
 				break
 			}
 		}

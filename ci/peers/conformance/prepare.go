@@ -30,15 +30,11 @@ func Prepare(t testing.TB) string {
 	info := require.Value(os.Stat(runc))(t)
 	version := require.Value(
 		tool.Run(t.Context(), repo, nil, "go", "env", "GOVERSION", "GOARCH"),
-	)(
-		t,
-	)
+	)(t)
 	texts := []string{"layout 3", version, runc, fmt.Sprint(info.Size(), info.ModTime().UnixNano())}
 	key := require.Value(
 		tool.CacheKey(texts, filepath.Join(repo, "ci/peers/conformance/clients")),
-	)(
-		t,
-	)
+	)(t)
 	folder := require.Value(cacheDir())(t)
 	dir := filepath.Join(folder, key)
 	err := tool.Once(dir, func(partial string) error { return build(t, repo, runc, partial) })

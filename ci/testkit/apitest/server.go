@@ -63,7 +63,8 @@ func New(t testing.TB) *Server {
 	s := Offline()
 	web := httptest.NewTLSServer(s)
 	t.Cleanup(web.Close)
-	s.URL, s.Folder = web.URL, t.TempDir()
+	s.URL = web.URL
+	s.Folder = t.TempDir()
 	s.put(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})))
 	s.put(t, "namespace", "gpu\n")
 	s.SetToken(t, "token-1")
@@ -73,7 +74,8 @@ func New(t testing.TB) *Server {
 // Offline returns a server without a network, for a client's Transport: it wants an empty token.
 func Offline() *Server {
 	s := &Server{}
-	s.State.Node.Name, s.State.Node.Annotations = NodeName, map[string]string{}
+	s.State.Node.Name = NodeName
+	s.State.Node.Annotations = map[string]string{}
 	st := &s.State
 	const merge, node, events = "application/merge-patch+json", "/api/v1/nodes/" + NodeName, "/api/v1/namespaces/{namespace}/events"
 	s.Handle("get nodes", "GET "+node, "", func(*http.Request) (any, error) { return &st.Node, nil })
@@ -180,7 +182,8 @@ const (
 
 // refusal says why a call is not answered at all.
 func (st *State) refusal(does, kind string, req *http.Request) error {
-	accept, got := req.Header.Get("Accept"), req.Header.Get("Content-Type")
+	accept := req.Header.Get("Accept")
+	got := req.Header.Get("Content-Type")
 	verb, resource, _ := strings.Cut(does, " ")
 	switch {
 	case st.Down:
@@ -290,7 +293,8 @@ func (st *State) createEvent(req *http.Request) (any, error) {
 	if err := Decode(req.Body, &e); err != nil {
 		return nil, err
 	}
-	namespace, about := req.PathValue("namespace"), e.InvolvedObject
+	namespace := req.PathValue("namespace")
+	about := e.InvolvedObject
 	switch {
 	case e.APIVersion != "v1" || e.Kind != "Event" || e.Namespace != namespace || e.Name == "" || len(e.Name) > 253:
 		return nil, Refuse(http.StatusBadRequest, "%+v", e)

@@ -41,15 +41,11 @@ func Layers(t testing.TB, layers ...string) v1.Image {
 	)
 	img = require.Value(
 		mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: "amd64"}),
-	)(
-		t,
-	)
+	)(t)
 	for _, text := range layers {
 		img = require.Value(
 			mutate.AppendLayers(img, static.NewLayer([]byte(text), types.OCILayer)),
-		)(
-			t,
-		)
+		)(t)
 	}
 	return img
 }
@@ -93,9 +89,7 @@ func Artifacts(t testing.TB) []bundle.Artifact {
 		oci.Collect(mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
 			mutate.IndexAddendum{Add: Layers(t, "shared layer", "layer of one")},
 			mutate.IndexAddendum{Add: Layers(t, "shared layer", "layer of two")})),
-	)(
-		t,
-	)
+	)(t)
 	sbom := Referrer(t, index.Top(), "application/spdx+json", "an SBOM")
 	signed := Referrer(
 		t,

@@ -22,13 +22,7 @@ func SignKey(t *testing.T) (keyFile, certFile string) {
 	)
 	p12 := require.Value(pkcs12.Modern.Encode(pair.Key, pair.Certificate, nil, "correct"))(t)
 	dir := t.TempDir()
-	return testfile.Write(
-			t,
-			dir+"/key.p12",
-			string(p12),
-		), testfile.Write(
-			t,
-			dir+"/cert.pem",
-			pair.CertPEM(),
-		)
+	keyFile = testfile.Write(t, dir+"/key.p12", string(p12))
+	certFile = testfile.Write(t, dir+"/cert.pem", pair.CertPEM())
+	return keyFile, certFile
 }

@@ -186,10 +186,9 @@ func (p program) manager(args []string) error {
 		}
 	}
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Args[0], cmd.Env, cmd.SysProcAttr = p.path, append(
-		os.Environ(),
-		background+"=1",
-	), &syscall.SysProcAttr{
+	cmd.Args[0] = p.path
+	cmd.Env = append(os.Environ(), background+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid: true,
 	}
 	if err := cmd.Start(); err != nil {

@@ -18,9 +18,7 @@ func SchemaValidator(t testing.TB, name string) func(text []byte) error {
 	t.Helper()
 	schema := require.Value(
 		os.ReadFile(filepath.Join(require.Value(tool.Project())(t), "docs", "schema", name)),
-	)(
-		t,
-	)
+	)(t)
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
 	require.NoError(

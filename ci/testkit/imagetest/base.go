@@ -209,9 +209,11 @@ const splitRoot = `
 
 // baseFiles returns the files of a base.
 func (w *World) baseFiles(s system, arch string) []repotest.File {
-	usr, sources := "", splitRoot
+	usr := ""
+	sources := splitRoot
 	if s.merged {
-		usr, sources = "usr/", mergedRoot
+		usr = "usr/"
+		sources = mergedRoot
 	}
 	values := append(s.values(arch), "$USR", usr, "$SOURCE", w.URL+"/"+s.family, "$SUITE", s.suite)
 	files := filesOf(sources+baseRoot, arch, values...)
@@ -272,17 +274,13 @@ func Image(t testing.TB, arch string, config v1.Config, layers ...[]byte) v1.Ima
 		open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 		layer := require.Value(
 			tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer)),
-		)(
-			t,
-		)
+		)(t)
 		img = require.Value(
 			mutate.Append(
 				img,
 				mutate.Addendum{Layer: layer, History: v1.History{CreatedBy: "imagetest"}},
 			),
-		)(
-			t,
-		)
+		)(t)
 	}
 	c := require.Value(img.ConfigFile())(t).DeepCopy()
 	c.Architecture = arch

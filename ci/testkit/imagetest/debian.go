@@ -120,9 +120,6 @@ func debianDriver(t testing.TB, version, arch string) (list []repotest.Deb) {
 // files.
 func debianKernel(t testing.TB, name string) repotest.File {
 	files := kernelSources("modules/" + name + "/")
-	files = append(
-		files,
-		text("modules/"+name+"/debian/rules", "# not wanted\n"),
-	)
+	files = append(files, text("modules/"+name+"/debian/rules", "# not wanted\n"))
 	return text("usr/src/"+strings.TrimSuffix(name, "-source")+".tar.xz", string(repotest.Compress(t, ".xz", repotest.Tar(t, "", files))))
 }

@@ -72,7 +72,8 @@ func start(t testing.TB) *World {
 		http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.serve(images, rw, r) }),
 	)
 	t.Cleanup(server.Close)
-	w.URL, w.Host = server.URL, strings.TrimPrefix(server.URL, "http://")
+	w.URL = server.URL
+	w.Host = strings.TrimPrefix(server.URL, "http://")
 	return w
 }
 

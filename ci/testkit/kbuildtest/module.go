@@ -100,11 +100,9 @@ func ELF(kind elf.Type, machine elf.Machine, programs []elf.Prog64, sections ...
 		h.Phentsize = programSize
 	}
 	copy(h.Ident[:], elf.ELFMAG)
-	h.Ident[elf.EI_CLASS], h.Ident[elf.EI_DATA], h.Ident[elf.EI_VERSION] = byte(
-		elf.ELFCLASS64,
-	), byte(
-		elf.ELFDATA2LSB,
-	), 1
+	h.Ident[elf.EI_CLASS] = byte(elf.ELFCLASS64)
+	h.Ident[elf.EI_DATA] = byte(elf.ELFDATA2LSB)
+	h.Ident[elf.EI_VERSION] = 1
 	var out bytes.Buffer
 	for _, part := range []any{h, programs, contents, table} {
 		_ = binary.Write(&out, binary.LittleEndian, part) // to memory

@@ -70,7 +70,8 @@ func member(fsys fs.FS, name string, d fs.DirEntry, version string) (m Member, e
 	case 0:
 		m.Name, m.Line = classify(name, "", version)
 	}
-	m.Size, m.Mode = info.Size(), info.Mode().Perm()
+	m.Size = info.Size()
+	m.Mode = info.Mode().Perm()
 	m.Open = func() (io.ReadCloser, error) { return fsys.Open(name) }
 	typ, _, _ := strings.Cut(m.Line, " ")
 	m.Mode = cmp.Or(modes[typ], m.Mode)
@@ -163,7 +164,8 @@ func classify(name, target, version string) (member, line string) {
 	for _, p := range places {
 		if rest, found := strings.CutPrefix(name, strings.ReplaceAll(p.prefix, "VERSION", version)); found {
 			words := strings.NewReplacer("%n", rest, "%b", base, "%d", path.Clean(dir))
-			member, line = words.Replace(p.member), words.Replace(p.line)
+			member = words.Replace(p.member)
+			line = words.Replace(p.line)
 			if base == "dkms.conf" {
 				line = strings.Replace(line, "KERNEL_MODULE_SRC", "DKMS_CONF", 1)
 			}

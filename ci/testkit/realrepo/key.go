@@ -73,7 +73,5 @@ func (k *Key) SignPackages(t testing.TB, files []string, flags ...string) {
 			"",
 			[]string{"GNUPGHOME=" + k.home},
 			append(append(args, flags...), files...)...),
-	)(
-		t,
-	)
+	)(t)
 }

@@ -78,9 +78,7 @@ func Build(t testing.TB, packages ...Package) []string {
 				"",
 				[]string{"SOURCE_DATE_EPOCH=1700000000"},
 				append(args, files...)...),
-		)(
-			t,
-		)
+		)(t)
 	}
 	return out
 }

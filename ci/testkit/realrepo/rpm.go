@@ -21,15 +21,8 @@ var systemFiles = map[string]string{
 	"/etc/dnf/vars/contentdir": "pub/rocky\n",
 	"/etc/dnf/dnf.conf": "[main]\ngpgcheck=1\ninstallonly_limit=3\nclean_requirements_on_remove=True\n" +
 		"best=True\nskip_if_unavailable=False\ninstall_weak_deps=False\n",
-	"/etc/yum.repos.d/rocky.repo": repoFile(
-		"baseos",
-		"BaseOS",
-		1,
-	) + repoFile(
-		"appstream",
-		"AppStream",
-		1,
-	),
+	"/etc/yum.repos.d/rocky.repo": repoFile("baseos", "BaseOS", 1) +
+		repoFile("appstream", "AppStream", 1),
 	"/etc/yum.repos.d/rocky-devel.repo": repoFile("devel", "devel", 0),
 }
 

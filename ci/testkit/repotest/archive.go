@@ -100,11 +100,7 @@ func (a *Archive) Publish() {
 		Lists:   lists,
 		Endings: []string{".gz"},
 		Lie:     a.Lie,
-	}.Write(
-		a.t,
-		dir,
-		a.put,
-	)
+	}.Write(a.t, dir, a.put)
 	a.put(dir+"/InRelease", Clearsigned(a.t, text, time.Now().Add(-time.Hour), a.Signer))
 }
 

@@ -118,7 +118,8 @@ func (r *Repository) PublishIn(dir string) {
 	signers := r.Signers
 	when := r.SignedAt
 	if r.Signed {
-		signers, when = []*openpgp.Entity{r.Signer}, time.Now().Add(-time.Hour)
+		signers = []*openpgp.Entity{r.Signer}
+		when = time.Now().Add(-time.Hour)
 	}
 	if len(signers) > 0 {
 		r.put(dir+"/repodata/repomd.xml.asc", Detached(r.t, text, when, signers...))

@@ -117,7 +117,8 @@ func (p RPM) Bytes(t testing.TB) []byte {
 	}
 	out := make([]byte, 96)
 	copy(out, "\xed\xab\xee\xdb\x03\x00\x00\x00\x00\x01"+p.Name)
-	out[77], out[79] = 1, 5 // Linux; signatures in a header
+	out[77] = 1
+	out[79] = 5 // Linux; signatures in a header
 	out = append(append(out, magic...), Region(t, Signatures, entries...)...)
 	out = append(out, make([]byte, -len(out)&7)...)
 	out = slices.Concat(out, header, payload)
@@ -219,7 +220,9 @@ func (p RPM) entries(payload []byte) (all []Entry) {
 			versions = append(versions, r.version)
 		}
 		if len(names) > 0 {
-			values[tags[0]], values[tags[1]], values[tags[2]] = names, flags, versions
+			values[tags[0]] = names
+			values[tags[1]] = flags
+			values[tags[2]] = versions
 		}
 	}
 	p.files(values)
@@ -270,7 +273,8 @@ func (p RPM) files(values map[uint32]any) {
 	if len(p.Files) == 0 {
 		return
 	}
-	values[1118], values[1030] = dirs, modes
+	values[1118] = dirs
+	values[1030] = modes
 	for tag, v := range texts {
 		values[tag] = v
 	}

@@ -32,9 +32,7 @@ func TarLayer(t testing.TB, archive []byte) v1.Layer {
 			tarball.WithMediaType(types.OCILayer),
 			tarball.WithCompressionLevel(gzip.BestSpeed),
 		),
-	)(
-		t,
-	)
+	)(t)
 }
 
 // Tar returns an archive made of the lines that Layer takes.

@@ -58,10 +58,7 @@ func shown(
 	work func(report func(done, total int64)) error,
 ) error {
 	step := observe.Begin(target, name)
-	return step.End(
-		false,
-		work(step.File(path.Base(target))),
-	)
+	return step.End(false, work(step.File(path.Base(target))))
 }
 
 func newVerify(a *session.App) *cobra.Command {

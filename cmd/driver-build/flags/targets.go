@@ -46,12 +46,7 @@ type Targets struct {
 // AddTo declares the flags.
 func (t *Targets) AddTo(f *pflag.FlagSet) {
 	s := &t.Selection
-	f.StringSliceVar(
-		&s.Systems,
-		"os",
-		nil,
-		"operating `SYSTEM`, such as ubuntu22.04 (repeatable)",
-	)
+	f.StringSliceVar(&s.Systems, "os", nil, "operating `SYSTEM`, such as ubuntu22.04 (repeatable)")
 	f.StringSliceVar(
 		&s.Drivers,
 		"driver",

@@ -131,10 +131,8 @@ func (s *step) amount() string {
 		whole := 0
 		sum := progress.Event{Item: s.last.Item}
 		for _, file := range s.files {
-			sum.Current, sum.Total = sum.Current+file.Current, sum.Total+max(
-				file.Current,
-				file.Total,
-			)
+			sum.Current = sum.Current + file.Current
+			sum.Total = sum.Total + max(file.Current, file.Total)
 			if file.Current >= file.Total {
 				whole++
 			}

@@ -44,20 +44,10 @@ func parseINI(name string, data []byte) ([]section, error) {
 		case text[0] == '[':
 			end := strings.IndexByte(text, ']')
 			if end < 2 {
-				return nil, distros.BadSources(
-					"%s:%d: want [section], have %.80q",
-					name,
-					n,
-					text,
-				)
+				return nil, distros.BadSources("%s:%d: want [section], have %.80q", name, n, text)
 			}
 			if len(out) == maxSections {
-				return nil, distros.BadSources(
-					"%s:%d: more than %d sections",
-					name,
-					n,
-					maxSections,
-				)
+				return nil, distros.BadSources("%s:%d: more than %d sections", name, n, maxSections)
 			}
 			out = append(out, section{text[1:end], n, map[string]string{}, map[string]string{}})
 			key = ""

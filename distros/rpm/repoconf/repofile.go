@@ -116,7 +116,8 @@ func (p *repoParser) source(root fs.FS) Source {
 // the digests in it then bind the packages.
 func (p *repoParser) checks(s *Source) {
 	if !p.defaults.zypp {
-		s.GPGCheck, s.RepoGPGCheck = p.truth("gpgcheck", false), p.truth("repo_gpgcheck", false)
+		s.GPGCheck = p.truth("gpgcheck", false)
+		s.RepoGPGCheck = p.truth("repo_gpgcheck", false)
 		return
 	}
 	check := p.truth("gpgcheck", true)

@@ -70,7 +70,8 @@ func newNDBTable(packages []Record, x index) ([]byte, error) {
 	slots := uint32(4) << (bits.Len(uint(max(len(list), 256))) - 1)
 	size := ndbTableHead + int(slots)*12 + keyBytes + ndbKeyRoom
 	out := make([]byte, (size+ndbPage-1)/ndbPage*ndbPage)
-	t.slots, t.more = out[ndbTableHead:ndbTableHead+slots*8], out[ndbTableHead+slots*8:ndbTableHead+slots*12]
+	t.slots = out[ndbTableHead : ndbTableHead+slots*8]
+	t.more = out[ndbTableHead+slots*8 : ndbTableHead+slots*12]
 	t.keys = out[ndbTableHead+slots*12:]
 	t.mask = slots - 1
 	low := uint32(0x10000)

@@ -29,10 +29,7 @@ func ParseEVR(s string) (EVR, error) {
 	case v.Release == "" && strings.HasSuffix(s, "-"):
 		return EVR{}, malformed("version %.80q: nothing after the last hyphen", s)
 	case strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		return EVR{}, malformed(
-			"version %.80q: it has a blank or control character",
-			s,
-		)
+		return EVR{}, malformed("version %.80q: it has a blank or control character", s)
 	}
 	return v, nil
 }

@@ -129,12 +129,7 @@ func (h *Header) fileList() ([]file, error) {
 // column passes each file its value in one array of the header, which may be missing.
 func column[T any](all []file, tag Tag, values []T, set func(*file, T)) error {
 	if len(values) != len(all) && len(values) > 0 {
-		return malformed(
-			"%d files, tag %d has %d values",
-			len(all),
-			tag,
-			len(values),
-		)
+		return malformed("%d files, tag %d has %d values", len(all), tag, len(values))
 	}
 	for i, v := range values {
 		set(&all[i], v)

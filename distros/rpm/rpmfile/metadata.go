@@ -155,29 +155,17 @@ func (h *Header) paths() ([]string, error) {
 	bases := h.Texts(TagBaseNames)
 	where := h.Ints(TagDirIndexes)
 	if len(bases) != len(where) {
-		return nil, malformed(
-			"%d names of files, %d folder indexes",
-			len(bases),
-			len(where),
-		)
+		return nil, malformed("%d names of files, %d folder indexes", len(bases), len(where))
 	}
 	total := 0
 	names := make([]string, len(bases))
 	for i, base := range bases {
 		if where[i] >= uint64(len(dirs)) {
-			return nil, malformed(
-				"file %d is in folder %d of %d",
-				i,
-				where[i],
-				len(dirs),
-			)
+			return nil, malformed("file %d is in folder %d of %d", i, where[i], len(dirs))
 		}
 		names[i] = dirs[where[i]] + base
 		if total += len(names[i]); total > maxPaths {
-			return nil, malformed(
-				"the names of its files take more than %d bytes",
-				maxPaths,
-			)
+			return nil, malformed("the names of its files take more than %d bytes", maxPaths)
 		}
 	}
 	return names, nil

@@ -69,10 +69,7 @@ func (u *universe) bestVersions(list []literal) []literal {
 		p := u.all[a]
 		q := u.all[b]
 		return cmp.Or(
-			strings.Compare(
-				p.Name,
-				q.Name,
-			),
+			strings.Compare(p.Name, q.Name),
 			rpmfile.Compare(q.EVR, p.EVR),
 			cmp.Compare(rpm.ArchRank(p.Arch), rpm.ArchRank(q.Arch)),
 			boolsFirst(p.pkg == nil, q.pkg == nil),
