@@ -243,7 +243,9 @@ func (n *fakeNode) start(p *fakeProcess, c guest.Container) {
 		return
 	}
 	if n.trouble.compiles {
-		p.print("compiling driver=" + p.version)
+		p.print("compiling driver="+p.version,
+			"compile progress done=37 total=477 duration=10s step=nv.o",
+			"compile progress done=476 total=477 duration=20s step=nv.o")
 	}
 	p.print("phase finished phase=modules duration=1s")
 	poisoned := slices.ContainsFunc(c.Mounts, func(m guest.Mount) bool { return m.Host == poisonFile && n.files[m.Host] == poison })

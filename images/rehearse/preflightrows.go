@@ -29,7 +29,7 @@ func (r *rehearsal) preflight(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	within, cancel := context.WithTimeoutCause(ctx, waitLimit, errSlow)
+	within, cancel := context.WithTimeoutCause(ctx, waitLimit, slowError(waitLimit))
 	defer cancel()
 	_, err = p.Wait(within)
 	if err != nil {

@@ -24,8 +24,9 @@ type rehearsal struct {
 	image    subject
 	previous *subject // nil: the node has no driver before
 	observe  progress.Observer
-	emulated bool          // times are not those of a node
-	console  func() string // of the guest; nil: it has none
+	step     *progress.Step // of the row that runs
+	emulated bool           // times are not those of a node
+	console  func() string  // of the guest; nil: it has none
 
 	before state // of the node without a driver
 	seen   int   // lines of the kernel's log that were judged
@@ -108,18 +109,18 @@ func (r *rehearsal) run(ctx context.Context) (done []Row, err error) {
 		if row.upgrade && r.previous == nil {
 			continue
 		}
-		step := r.observe.Begin("rehearse", row.name)
+		r.step = r.observe.Begin("rehearse", row.name)
 		result, err := r.rehearse(ctx, row)
 		if crash := r.crash(); err != nil && ctx.Err() == nil && len(crash) > 0 {
 			result = Row{Name: row.name, Verdict: Failed, Message: "the guest's kernel crashed", Log: crash}
-			return append(done, result), step.End(false, nil)
+			return append(done, result), r.step.End(false, nil)
 		}
 		if err != nil {
-			return done, step.End(false, fmt.Errorf("rehearse the row %q: %w", row.name, err))
+			return done, r.step.End(false, fmt.Errorf("rehearse the row %q: %w", row.name, err))
 		}
 		done = append(done, result)
-		step.Note(string(result.Verdict) + ": " + result.Message)
-		_ = step.End(false, nil)
+		r.step.Note(string(result.Verdict) + ": " + result.Message)
+		_ = r.step.End(false, nil)
 	}
 	return done, nil
 }

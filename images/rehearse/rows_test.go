@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
 
@@ -63,10 +64,26 @@ func TestPassing(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "", verdicts(done))
 	assert.Equal(t, len(rows()), len(done))
-	signed.compiles = true
-	done, err = rehearsed(t, false, signed)
-	require.NoError(t, err)
-	assert.Contains(t, done[2].Message, "compiled")
+}
+
+// TestCompile: who waits for a compile sees how far it is.
+func TestCompile(t *testing.T) {
+	t.Parallel()
+	var seen []string
+	observe := func(e progress.Event) {
+		if e.Kind == progress.Steps {
+			seen = append(seen, fmt.Sprintf("%s %d/%d", e.Name, e.Current, e.Total))
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		n := &fakeNode{t: t, trouble: trouble{compiles: true, smi: noDevices}, files: map[string]string{}}
+		r := &rehearsal{node: n, image: subject{name: "image", pod: ChartPod(), ours: true}, observe: observe}
+		done, err := r.run(t.Context())
+		require.NoError(t, err)
+		assert.Contains(t, done[2].Message, "compiled")
+	})
+	// the second line comes at the same time, which is too soon for people
+	assert.Same(t, []string{"[rehearse] modules 37/477"}, seen)
 }
 
 // TestFailing: each fault fails the row that it is about, with the reason; later rows do not guess.

@@ -71,7 +71,7 @@ func (r *rehearsal) modules(ctx context.Context) (outcome, error) {
 	if !r.image.ours {
 		return skipped("its own script does that: see the row load"), nil
 	}
-	line, out, err := r.await(ctx, r.driver, modulesFound, 24*time.Hour)
+	line, out, err := r.awaitModules(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -90,6 +90,21 @@ func (r *rehearsal) modules(ctx context.Context) (outcome, error) {
 		return ok("compiled: for so long a node without modules has no driver"), nil
 	}
 	return ok("found, nothing was compiled"), nil
+}
+
+// awaitModules waits until the driver has its modules, or waits for another node. It reports the
+// steps of a compile.
+func (r *rehearsal) awaitModules(ctx context.Context) (line string, out outcome, err error) {
+	for {
+		line, out, err = r.await(ctx, r.driver, modulesFound, compileLimit)
+		steps := modulesFound().FindStringSubmatch(line)
+		if len(steps) == 0 || steps[1] == "" {
+			return line, out, err
+		}
+		done, _ := strconv.ParseInt(steps[1], 10, 64) // as many digits as fit
+		total, _ := strconv.ParseInt(steps[2], 10, 64)
+		r.step.Count(done, total)
+	}
 }
 
 func (r *rehearsal) unserved() outcome { return skipped("there is no driver: %s", r.absent) }

@@ -16,12 +16,19 @@ import (
 // also on an emulated processor.
 const waitLimit = 10 * time.Minute
 
-// errSlow is the cause of the end of a wait.
-var errSlow = fmt.Errorf("nothing came within %s", waitLimit)
+// compileLimit is the longest that a compile takes until it says how far it is. An emulated
+// processor may need minutes for one file.
+const compileLimit = time.Hour
+
+// slowError is the cause of the end of a wait that took so long.
+type slowError time.Duration
+
+func (e slowError) Error() string { return "nothing came within " + time.Duration(e).String() }
 
 // The lines of driver-entrypoint that are waited for, as ci/testkit/logtest has them.
 var (
-	modulesFound = lazyregexp.New(`phase finished phase=modules|waiting for a fit node`)
+	modulesFound = lazyregexp.New(`phase finished phase=modules|waiting for a fit node|` +
+		`compile progress done=(\d{1,9}) total=(\d{1,9})`)
 	loaded       = lazyregexp.New(`phase finished phase=load`)
 	readyOrNot   = lazyregexp.New(`\bready driver=|not ready: `)
 	waitsOrReady = lazyregexp.New(`waiting to replace the driver|\bready driver=`)
@@ -32,7 +39,7 @@ var (
 func (r *rehearsal) await(
 	ctx context.Context, p process, line func() *regexp.Regexp, limit time.Duration,
 ) (found string, out outcome, err error) {
-	within, cancel := context.WithTimeoutCause(ctx, limit, errSlow)
+	within, cancel := context.WithTimeoutCause(ctx, limit, slowError(limit))
 	defer cancel()
 	found, err = p.WaitLine(within, line())
 	if err == nil {
@@ -44,7 +51,7 @@ func (r *rehearsal) await(
 
 // end waits for the end of a container, which has to come with a code.
 func (r *rehearsal) end(ctx context.Context, p process, want int) (out outcome, err error) {
-	within, cancel := context.WithTimeoutCause(ctx, waitLimit, errSlow)
+	within, cancel := context.WithTimeoutCause(ctx, waitLimit, slowError(waitLimit))
 	defer cancel()
 	code, err := p.Wait(within)
 	if err != nil {
@@ -75,8 +82,9 @@ func (r *rehearsal) unexpected(ctx, within context.Context, p process, err error
 	if ctx.Err() != nil {
 		return outcome{}, context.Cause(ctx)
 	}
-	if errors.Is(context.Cause(within), errSlow) {
-		return r.why(ctx, p, errSlow.Error())
+	slow, ok := errors.AsType[slowError](context.Cause(within))
+	if ok {
+		return r.why(ctx, p, slow.Error())
 	}
 	ended, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
