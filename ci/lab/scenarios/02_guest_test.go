@@ -45,6 +45,7 @@ func Test02Guest(t *testing.T) {
 	assert.Equalf(t, g.Accel == guest.TCG, notice != "", "a notice, %q, with %s", notice, g.Accel)
 	t.Logf("%s, ready after %s; %s", g.Accel, g.Boot, notice)
 	assert.Equal(t, "0x1eb8\n0x22a3\n", run(t, g, "cat /sys/bus/pci/devices/0000:00:0[56].0/device"))
+	assert.Contains(t, run(t, g, "/lib64/ld-linux-x86-64.so.2 --help"), "x86-64-v2 (supported")
 	assert.Equal(t, odd, run(t, g, "cd /lab/images/odd; find . | sort | xargs stat -c '%A %u:%g %h %t,%T %n'; cat second"))
 
 	flood := require.Value(g.Process(t.Context(), "sh", "-c", `yes "$(printf '\033[2J')"`))(t)
