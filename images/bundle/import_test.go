@@ -225,4 +225,7 @@ func TestTexts(t *testing.T) {
 			assert.Equalf(t, origin != "" && (name == "policy.json" || name == "openshift.yaml"), strings.Contains(text, bundletest.Origin), "%s", name)
 		}
 	}
+	files := require.Value(bundle.Policies("", "docker.io/acme/driver", ed25519.PublicKey(make([]byte, ed25519.PublicKeySize))))(t)
+	assert.Contains(t, files["policy-controller.yaml"], "{glob: index.docker.io/acme/driver**}")
+	assert.Contains(t, files["openshift.yaml"], "scopes: [docker.io/acme/driver]")
 }

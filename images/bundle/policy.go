@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
+
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -18,12 +20,12 @@ func (r *Result) References() (all []string) {
 		if i.Subject != nil {
 			continue
 		}
-		name := i.Repository + "@" + i.Descriptor.Digest.String()
-		for _, t := range i.Tags {
-			all = append(all, i.Repository+":"+t+"@"+i.Descriptor.Digest.String())
-		}
+		digest := "@" + i.Descriptor.Digest.String()
 		if len(i.Tags) == 0 {
-			all = append(all, name)
+			all = append(all, i.Repository+digest)
+		}
+		for _, tag := range i.Tags {
+			all = append(all, i.Repository+":"+tag+digest)
 		}
 	}
 	return all
@@ -89,7 +91,8 @@ const openShiftOrigin = `    signedIdentity:
 `
 
 // policyController is a policy of sigstore's policy-controller, which looks at no names in
-// signatures.
+// signatures. It compares the full name of an image, which for docker.io begins with
+// index.docker.io.
 const policyController = `apiVersion: policy.sigstore.dev/v1beta1
 kind: ClusterImagePolicy
 metadata:
@@ -107,6 +110,10 @@ spec:
 // CRI-O) compares by default. Those of an origin that is not "" have the origin's, which are mapped
 // back.
 func Policies(origin, to string, key crypto.PublicKey) (map[string]string, error) {
+	repository, err := name.NewRepository(to)
+	if err != nil {
+		return nil, fmt.Errorf("write policies for %s: %w", to, err)
+	}
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
 		return nil, err
@@ -137,7 +144,7 @@ func Policies(origin, to string, key crypto.PublicKey) (map[string]string, error
 		"openshift.yaml":  cluster,
 		"policy-controller.yaml": fmt.Sprintf(
 			policyController,
-			to,
+			repository.Name(),
 			strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n          "),
 		),
 	}, nil
