@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -108,7 +109,8 @@ func TestRecipe(t *testing.T) {
 	}
 }
 
-// TestVEXOfBulletins: the statements about the driver of an image are a document that is accepted for the image.
+// TestVEXOfBulletins: the statements about the driver of an image are a document that is accepted for the image. Scanners
+// find the image by a package URL of which they know every part; an image without a repository has a name too.
 func TestVEXOfBulletins(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
@@ -119,6 +121,10 @@ func TestVEXOfBulletins(t *testing.T) {
 	assert.Contains(t, made, `"action_statement": "give the nodes an image of driver 535.309.01 or newer"`)
 	assert.Contains(t, made, `"action_statement": "give the nodes a driver of a newer branch: no fix will come for R535"`)
 	assert.Equal(t, 100, strings.Count(made, `"status": "affected"`))
+	assert.Equal(t, 100, len(regexp.MustCompile(`"@id": "pkg:oci/driver@sha256:[0-9a-f]{64}\?arch=amd64"`).FindAllString(made, -1)))
 	assert.Equal(t, made, u.on("2026-11-29").Run(t, "sbom", image, "-o", "openvex").Want(t, 0).Stdout)
 	u.Run(t, "sign-image", image, "--image-key", key, "--vex", u.file(t, "driver.openvex.json", made)).Want(t, 0)
+	layout := "oci:" + u.Path("image")
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--output", layout).Want(t, 0)
+	assert.Contains(t, u.Run(t, "sbom", layout, "-o", "openvex").Want(t, 0).Stdout, `"pkg:oci/nvidia-driver@sha256:`)
 }

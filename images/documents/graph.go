@@ -96,7 +96,7 @@ const (
 )
 
 func newGraph(m Model) *graph {
-	m.Name = cmp.Or(m.Name, "nvidia-driver")
+	m.Name = m.name()
 	g := &graph{
 		model:      m,
 		components: map[string]component{},

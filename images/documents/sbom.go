@@ -1,6 +1,7 @@
 package documents
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,6 +45,9 @@ type Model struct {
 	Images []*ImageContent
 	Tool   recipe.BuilderInfo // makes the document
 }
+
+// name is the name of the images in a document.
+func (m Model) name() string { return cmp.Or(m.Name, "nvidia-driver") }
 
 // ImageContent is what is known of one image.
 type ImageContent struct {

@@ -23,7 +23,8 @@ func Statements(m Model, advisor releases.Advisor) ([]byte, error) {
 		Version:   1,
 	}
 	for _, image := range m.Images {
-		purl := imagePURL(m.Name, image.Digest, map[string]string{"arch": image.Arch, "tag": image.tag()})
+		// Without a tag: scanners compare every qualifier, trivy knows no tags, grype that of its user.
+		purl := imagePURL(m.name(), image.Digest, map[string]string{"arch": image.Arch})
 		for _, v := range advisor.Vulnerabilities().Of(image.Driver) {
 			action := "give the nodes a driver of a newer branch: no fix will come for " + releases.BranchOf(image.Driver)
 			if v.Fixed != "" {
