@@ -44,6 +44,7 @@ func TestRelease(t *testing.T) {
 	if t.Failed() {
 		t.FailNow()
 	}
+	r.lint(t)
 	digests := map[string]string{}
 	for name, install := range map[string]func(*testing.T, string) string{"archive": r.archive, "deb": r.deb, "rpm": r.rpm} {
 		t.Run(name, func(t *testing.T) {
@@ -56,6 +57,18 @@ func TestRelease(t *testing.T) {
 	for name, digest := range digests {
 		assert.Equalf(t, digests["archive"], digest, "the image of driver-build from %s", name)
 	}
+}
+
+// lint asks the linters of both families about the packages.
+func (r rig) lint(t *testing.T) {
+	t.Helper()
+	tool.Program(t, "lintian", "lintian")
+	tool.Program(t, "rpmlint", "rpmlint")
+	tags := filepath.Join(r.root, "ci/release/lintian.tags")
+	deb := r.one(t, "driver-build_*_amd64.deb")
+	sh(t, r.root, nil, "lintian", "--allow-root", "--fail-on", "error,warning", "--suppress-tags-from-file", tags, deb)
+	filters := filepath.Join(r.root, "ci/release/rpmlint.toml")
+	sh(t, r.root, nil, "rpmlint", "--strict", "--config", filters, r.one(t, "driver-build-*.x86_64.rpm"))
 }
 
 // one is the only file of the release whose name matches a pattern.

@@ -3,6 +3,7 @@ package documents
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -126,18 +127,23 @@ func TestFromCI(t *testing.T) {
 				20)}},
 		}},
 	} {
-		got, ok := FromCI(func(name string) string { return c.env[name] })
-		assert.Equalf(t, true, ok, "%s", what)
+		got, err := FromCI(func(name string) string { return c.env[name] })
+		require.NoErrorf(t, err, "%s", what)
 		assert.Same(t, c.want, got)
 		of := run()
 		of.CI = got
 		validate(t, encoded(t, example(), of))
 	}
-	delete(github, "GITHUB_RUN_ID")
-	for _, env := range []map[string]string{nil, github, {"GITLAB_CI": "true"}} {
-		if ci, ok := FromCI(func(name string) string { return env[name] }); ok {
-			t.Errorf("%+v", ci)
-		}
+	_, err := FromCI(func(string) string { return "" })
+	assert.ErrorContains(t, err, "not that of a job")
+	for name, env := range map[string]map[string]string{
+		"GITHUB_SERVER_URL": github, "GITHUB_REPOSITORY": github, "GITHUB_WORKFLOW_REF": github, "GITHUB_RUN_ID": github,
+		"CI_PROJECT_URL": gitlab, "CI_RUNNER_ID": gitlab, "CI_JOB_URL": gitlab,
+	} {
+		rest := maps.Clone(env)
+		delete(rest, name)
+		_, err := FromCI(func(name string) string { return rest[name] })
+		assert.ErrorContains(t, err, "the environment of the job lacks "+name)
 	}
 }
 

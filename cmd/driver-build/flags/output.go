@@ -238,11 +238,11 @@ func (r *Record) Check(
 	out.SBOM = r.sbom
 	out.Provenance = r.provenance != ""
 	if r.provenance == byCI {
-		var ok bool
-		out.Run.CI, ok = documents.FromCI(getenv)
-		if !ok {
+		out.Run.CI, err = documents.FromCI(getenv)
+		if err != nil {
 			return out, session.Usagef(
-				"--provenance=ci: the environment is not that of a job of GitHub Actions or GitLab CI: give --provenance, which names driver-build as the builder",
+				"--provenance=ci: %w: give --provenance, which names driver-build as the builder",
+				err,
 			)
 		}
 	}
