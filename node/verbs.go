@@ -24,7 +24,7 @@ func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
 // Compile makes sure that the cache has the modules for a kernel ("": the running one), and returns
 // where they came from. It loads nothing and needs no GPU.
 func (n *Node) Compile(ctx context.Context, release string) (*kbuild.Set, string, error) {
-	previous := onHost(n.Status.Predecessor().Up)
+	needed := n.needed(onHost(n.Status.Predecessor().Up))
 	n = n.saying(n.Log, n.Status.InMemory()) // the status file belongs to another instance
 	if release == "" {
 		release = n.Release
@@ -51,7 +51,7 @@ func (n *Node) Compile(ctx context.Context, release string) (*kbuild.Set, string
 	if err != nil || !m.Fresh {
 		return m.Set, m.Source, err
 	}
-	set, err := n.Supplier.Keep(ctx, m.Set, n.needed(previous))
+	set, err := n.Supplier.Keep(ctx, m.Set, needed)
 	return set, m.Source, err
 }
 

@@ -61,12 +61,7 @@ func (r *Root) setOptions(base string, options kmod.Options) error {
 	if err != nil {
 		return err
 	}
-	view, err := r.bare(base)
-	if err != nil {
-		return err
-	}
-	defer view.Close()
-	root, err := rootAt(view)
+	root, err := r.bareRoot(base)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package driverroot
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,11 +45,7 @@ func (r *Root) prune(keep int, needed []string) error {
 	if err == nil { // else there is no own root
 		needed = append(slices.Clone(needed), own)
 	}
-	type old struct {
-		dir  string
-		used time.Time
-	}
-	var olds []old
+	var olds []string
 	errs := []error{r.removeLeftovers(roots)}
 	for _, e := range entries {
 		dir := filepath.Join(roots, e.Name())
@@ -58,15 +53,12 @@ func (r *Root) prune(keep int, needed []string) error {
 			return mounttable.AtOrBelow(path, dir) || mounttable.AtOrBelow(dir, path)
 		}
 		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && !slices.ContainsFunc(needed, within) {
-			olds = append(olds, old{dir, stagedAt(dir)})
+			olds = append(olds, dir)
 		}
 	}
-	slices.SortStableFunc(
-		olds,
-		func(a, b old) int { return cmp.Or(b.used.Compare(a.used), cmp.Compare(a.dir, b.dir)) },
-	)
-	for _, o := range olds[min(max(keep, 0), len(olds)):] {
-		errs = append(errs, r.Remove(o.dir))
+	slices.SortStableFunc(olds, func(a, b string) int { return stagedAt(b).Compare(stagedAt(a)) })
+	for _, dir := range olds[min(keep, len(olds)):] {
+		errs = append(errs, r.Remove(dir))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove old driver roots: %w", err)
@@ -127,12 +119,7 @@ func (r *Root) removeTree(dir string) error {
 // mounts a /dev into it meanwhile, the host's devices stay. The kernel does not remove a mount
 // point of this container.
 func (r *Root) removeBare(dir string) error {
-	view, err := r.bare(filepath.Dir(dir))
-	if err != nil {
-		return err
-	}
-	defer view.Close()
-	root, err := rootAt(view)
+	root, err := r.bareRoot(filepath.Dir(dir))
 	if err != nil {
 		return err
 	}

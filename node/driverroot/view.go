@@ -77,6 +77,16 @@ func (r *Root) bare(dir string) (*os.File, error) {
 	return bareView(dir)
 }
 
+// bareRoot opens a folder without what is mounted in it.
+func (r *Root) bareRoot(dir string) (*os.Root, error) {
+	view, err := r.bare(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer view.Close()
+	return rootAt(view)
+}
+
 // rootAt returns an os.Root for an open folder.
 func rootAt(f *os.File) (*os.Root, error) {
 	return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))

@@ -38,11 +38,7 @@ func NewStore(st Snapshot, storage Storage, log *slog.Logger) *Store {
 
 // InMemory returns a store with the same status that saves nothing: for verbs that do not hold the
 // lock.
-func (s *Store) InMemory() *Store {
-	other := NewStore(s.Get(), nil, s.log)
-	other.unknown = s.unknown
-	return other
-}
+func (s *Store) InMemory() *Store { return NewStore(s.Get(), nil, s.log) }
 
 // Predecessor returns the status that another instance of the same boot saved. It is empty if there
 // is none or if it cannot be read.
