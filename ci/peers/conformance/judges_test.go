@@ -29,6 +29,13 @@ mkdir cmd/registrar
 cp $TESTDATA/registrar.go cmd/registrar
 go build -ldflags "-s -w '-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files'" -o $OUT ./cmd/nvidia-device-plugin ./cmd/registrar`}
 
+// NVIDIA's driver for Dynamic Resource Allocation (after v0.5.0, 2026-08), with a kubelet's call for a claim.
+var draDriver = judge{"https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu", "95932046683719c43b6a0dd9613c2e5aad5d6703", `
+mkdir cmd/claimant
+cp $TESTDATA/claimant.go cmd/claimant
+cp deployments/helm/dra-driver-nvidia-gpu/crds/*.yaml $OUT
+go build -ldflags "-s -w '-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files'" -o $OUT ./cmd/gpu-kubelet-plugin ./cmd/compute-domain-kubelet-plugin ./cmd/claimant`}
+
 // programs returns the folder with what the judge's commands made, once for all runs.
 func (j judge) programs(t *testing.T) string {
 	t.Helper()

@@ -91,11 +91,12 @@ func (m mocked) fabric() (reason, warnings string) {
 	return reason, warnings
 }
 
-// Both sources say the same of the GPUs, their memory and utilisation.
+// Both sources say the same of the GPUs, their memory and utilisation, also of one that may be divided.
 func TestMockNVML(t *testing.T) {
 	m := newMocked(t)
 	m.control("util", "--gpu", "1", "37")
 	m.control("set", "--gpu", "1", "memory.used_bytes=1073741824")
+	m.control("set", "--gpu", "1", "mig.mode_current=enabled") // the mock has no instances
 	var want []probe.Device
 	for i, number := range []string{"1a", "1b"} {
 		d := probe.Device{

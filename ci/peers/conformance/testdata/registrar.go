@@ -41,12 +41,15 @@ func main() {
 		c, err := grpc.NewClient("unix:"+filepath.Join(filepath.Dir(socket), r.Endpoint), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		must(err)
 		p := v1beta1.NewDevicePluginClient(c)
-		w, err := p.ListAndWatch(context.Background(), &v1beta1.Empty{})
+		// it starts anew when it sees that the kubelet's socket is a new one
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		w, err := p.ListAndWatch(ctx, &v1beta1.Empty{}, grpc.WaitForReady(true))
 		must(err)
 		list, err := w.Recv()
 		must(err)
 		show("devices", list)
-		a, err := p.Allocate(context.Background(), &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: []string{list.Devices[0].ID}}}})
+		a, err := p.Allocate(ctx, &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: []string{list.Devices[0].ID}}}}, grpc.WaitForReady(true))
 		must(err)
 		show("allocated", a)
 	case <-time.After(60 * time.Second):
