@@ -158,6 +158,14 @@ func (g *graph) cdx(c component) cdx.Component {
 			properties = append(properties, cdx.Property{Name: name, Value: f.value})
 		}
 	}
+	source, version, ok := strings.Cut(c.source, " ")
+	if ok { // Debian's and Ubuntu's advisories name sources, which trivy takes from here only
+		properties = append(
+			properties,
+			cdx.Property{Name: "aquasecurity:trivy:SrcName", Value: source},
+			cdx.Property{Name: "aquasecurity:trivy:SrcVersion", Value: version},
+		)
+	}
 	out.Properties = filled(properties)
 	return out
 }

@@ -1,6 +1,7 @@
 package supplychain
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/package-url/packageurl-go"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
@@ -39,6 +41,13 @@ func TestProjectDocuments(t *testing.T) {
 		assert.Equalf(t, "debian 12", system, "the system that trivy looks for in %s", file)
 		listed := regexp.MustCompile(`"(pkg:deb/[^"]*)"`).FindAllString(testfile.Read(t, path), -1)
 		assert.Equalf(t, len(listed), len(Installed(t, found)), "packages that trivy finds in %s", file)
+		for i, text := range found {
+			if strings.HasPrefix(text, "pkg:deb/") {
+				p := require.Value(packageurl.FromString(text))(t)
+				source, _, _ := strings.Cut(cmp.Or(p.Qualifiers.Map()["upstream"], p.Name), "@")
+				assert.Equalf(t, "source "+source, found[i+1], "%s in %s", text, file)
+			}
+		}
 	}
 	img := imagetest.RandomImage(t, "amd64", 1000, "layer")
 	all := require.Value(oci.Collect(img))(t)

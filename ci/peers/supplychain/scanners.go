@@ -12,7 +12,8 @@ import (
 )
 
 // TrivyReads reads an SBOM as "trivy sbom" does. It returns the system, such as "debian 12", without
-// which trivy looks for no vulnerabilities of packages, and the package URLs that it looks at.
+// which trivy looks for no vulnerabilities of packages, and the package URLs that it looks at, each
+// followed by "source NAME": advisories of Debian and Ubuntu are about sources.
 func TrivyReads(t testing.TB, file string) (system string, purls []string) {
 	t.Helper()
 	out, err := run(t, Program(t, "trivy"), file)

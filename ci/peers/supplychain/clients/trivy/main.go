@@ -1,10 +1,11 @@
 // Command trivy reads a bill of materials with the library of "trivy sbom". It prints the system by
-// which a scan chooses its advisories, an empty line without one, and the package URLs of what a
-// scan looks at:
+// which a scan chooses its advisories, an empty line without one, and for each package that a scan
+// looks at its package URL and, in a line of its own, the source by whose name it is looked for:
 //
 //	trivy FILE
 //
-// Trivy 0.74 as a whole needs encoding/json/v2, which Go 1.26 has as an experiment only.
+// Trivy 0.74 as a whole needs encoding/json/v2, which Go 1.26 has as an experiment only. It builds with
+// GOEXPERIMENT=jsonv2, in more than half an hour of a machine with two cores in use.
 package main
 
 import (
@@ -60,5 +61,6 @@ func list(name string) error {
 func show(packages []fanal.Package) {
 	for _, p := range packages {
 		fmt.Println(p.Identifier.PURL)
+		fmt.Println("source", p.SrcName)
 	}
 }
