@@ -40,7 +40,7 @@ func TestDiskFull(t *testing.T) {
 			return &fs.PathError{Op: "write", Path: "/cache/x", Err: errno}
 		}, SilenceErrors: true, SilenceUsage: true}
 		assert.Equal(t, ExitUnexpected, a.Execute(t.Context(), root, nil))
-		want := "driver-build: write /cache/x: " + errno.Error() + ": free some space, or name a folder of another disk (--cache, or that of the output)\n"
+		want := "driver-build: write /cache/x: " + errno.Error() + ": free some space, or name a folder of another disk (--cache, TMPDIR, or that of the output)\n"
 		assert.Equal(t, want, out.String())
 	}
 }

@@ -71,7 +71,7 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 		}
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		err = fmt.Errorf("%w: free some space, or name a folder of another disk (--cache, or that of the output)", err)
+		err = fmt.Errorf("%w: free some space, or name a folder of another disk (--cache, TMPDIR, or that of the output)", err)
 	}
 	if err != nil {
 		fmt.Fprintln(a.Stderr, visible("driver-build: "+err.Error()))

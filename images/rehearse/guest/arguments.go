@@ -3,11 +3,13 @@ package guest
 import (
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/rehearse/wire"
@@ -144,8 +146,13 @@ func makeVar(path string) error {
 	if err != nil {
 		return err
 	}
-	out, err := exec.Command(program, "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0",
-		"-E", "lazy_itable_init=1", path, "8192M").CombinedOutput()
+	command := exec.Command(program, "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0",
+		"-E", "lazy_itable_init=1", path, "8192M")
+	command.Env = append(os.Environ(), "LC_ALL=C")
+	out, err := command.CombinedOutput()
+	if strings.Contains(strings.ToLower(string(out)), syscall.ENOSPC.Error()) {
+		err = syscall.ENOSPC
+	}
 	if err != nil {
 		return fmt.Errorf("make the guest's disk %s: %w: %s", path, err, tail(string(out)))
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
@@ -98,4 +99,12 @@ func TestVariables(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(wrong), 0o600))
 		assert.ErrorContains(t, assert.Err(f.fillStore(path)), "it is no store of variables of OVMF")
 	}
+}
+
+func TestFullDisk(t *testing.T) {
+	bin := t.TempDir()
+	script := "#!/bin/sh\necho 'mke2fs: No space left on device while writing out and closing file system' >&2; exit 1\n"
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "mke2fs"), []byte(script), 0o700))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	assert.ErrorIs(t, makeVar(filepath.Join(t.TempDir(), "var")), syscall.ENOSPC)
 }
