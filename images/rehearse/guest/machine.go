@@ -62,9 +62,9 @@ func newMachine(ctx context.Context, c *Config, dir string) (_ *machine, err err
 	for _, file := range m.files {
 		_ = file.Close() // QEMU has its own
 	}
-	go m.console.read(m.serial)
 	go func() {
-		_ = m.cmd.Wait() // its state says how it ended
+		m.console.read(m.serial) // what QEMU wrote before its end is there when it has ended
+		_ = m.cmd.Wait()         // its state says how it ended
 		close(m.done)
 	}()
 	return m, nil
