@@ -106,7 +106,10 @@ func TestGuestEnds(t *testing.T) {
 		for _, what := range []string{end, "x"} {
 			assert.Errorf(t, assert.Err(c.start(t.Context(), wire.Request{Args: []string{what}})), "%s started", what)
 		}
-		assert.ErrorContains(t, assert.Err(p.Wait(t.Context())), "the guest is gone: "+why)
+		gone := assert.Err(p.Wait(t.Context()))
+		assert.ErrorContains(t, gone, "the guest is gone: "+why)
+		noLine := assert.Err(p.WaitLine(t.Context(), regexp.MustCompile("x")))
+		assert.ErrorContainsf(t, noLine, gone.Error(), "what is said of a line that never came")
 	}
 }
 

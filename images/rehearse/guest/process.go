@@ -127,10 +127,14 @@ func (p *Process) WaitLine(ctx context.Context, re *regexp.Regexp) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("%s has no line like %q: %w", p, re, err)
 	}
-	if !found {
-		return "", fmt.Errorf("%s ended with %d and no line like %q %s", p, p.code, re, p.problem)
+	if found {
+		return line, nil
 	}
-	return line, nil
+	_, err = p.Wait(ctx)
+	if err != nil {
+		return "", err
+	}
+	return "", fmt.Errorf("%s ended with %d and no line like %q", p, p.code, re)
 }
 
 // String returns the name for messages.
