@@ -72,16 +72,6 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	return x, nil
 }
 
-// leaveOut removes a component from a repository, and a repository that has no other one.
-func (r *Releases) leaveOut(from *repo, component string, err error) {
-	r.leftOut = append(r.leftOut, err)
-	isIt := func(name string) bool { return name == component }
-	from.components = slices.DeleteFunc(slices.Clone(from.components), isIt)
-	if len(from.components) == 0 {
-		r.repos = slices.DeleteFunc(r.repos, func(repo *repo) bool { return repo == from })
-	}
-}
-
 // jobs returns the indexes to read, each once. A component of a repository that lacks the
 // architecture is skipped with a note, as apt does; one that claims to have it and lists no index
 // is an error. What is listed counts, whatever the Release file says of components and

@@ -125,6 +125,16 @@ func (o *Options) unlessLeftOut(ctx context.Context, err error) error {
 	return nil
 }
 
+// leaveOut removes a component from a repository, and a repository that has no other one.
+func (r *Releases) leaveOut(from *repo, component string, err error) {
+	r.leftOut = append(r.leftOut, err)
+	isIt := func(name string) bool { return name == component }
+	from.components = slices.DeleteFunc(slices.Clone(from.components), isIt)
+	if len(from.components) == 0 {
+		r.repos = slices.DeleteFunc(r.repos, func(repo *repo) bool { return repo == from })
+	}
+}
+
 // Opened returns the repositories for messages, "URI suite component ...", in the order of the
 // sources.
 func (r *Releases) Opened() []string {

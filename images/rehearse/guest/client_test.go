@@ -109,7 +109,7 @@ func TestGuestEnds(t *testing.T) {
 		gone := assert.Err(p.Wait(t.Context()))
 		assert.ErrorContains(t, gone, "the guest is gone: "+why)
 		noLine := assert.Err(p.WaitLine(t.Context(), regexp.MustCompile("x")))
-		assert.ErrorContainsf(t, noLine, gone.Error(), "what is said of a line that never came")
+		assert.ErrorContainsf(t, noLine, gone.Error(), "the error of a wait for a line")
 	}
 }
 
