@@ -4,7 +4,7 @@
 //	go run ./ci/lint/tiers -all         every tier, whole
 //	go run ./ci/lint/tiers NAME...      these tiers, whole; "lab" stands for all tiers that begin with lab-
 //
-// It prints how long each tier took. A tier that fails, or has not ended after an hour, does not
+// It prints how long each tier took, and its processor time. A tier that fails, or has not ended after an hour, does not
 // stop the others. ci/e2e/run installs what the tests need and calls this command.
 package main
 
@@ -49,6 +49,7 @@ func work(ctx context.Context, all bool, names []string) error {
 	var failed, lines []string
 	for _, t := range chosen {
 		begin := time.Now()
+		var used time.Duration
 		result := "pass"
 		limited, stop := context.WithTimeoutCause(
 			ctx,
@@ -56,18 +57,21 @@ func work(ctx context.Context, all bool, names []string) error {
 			fmt.Errorf("not at its end after %s", limit),
 		)
 		for _, args := range t.commands(whole) {
-			if err := run(limited, args); err != nil {
+			busy, err := run(limited, args)
+			used += busy
+			if err != nil {
 				failed = append(failed, t.Name)
 				result = cmp.Or(context.Cause(limited), err).Error()
 				break
 			}
 		}
 		stop()
-		lines = append(
-			lines,
-			fmt.Sprintf("e2e: %-16s %5.0f s, %s", t.Name, time.Since(begin).Seconds(), result),
+		line := fmt.Sprintf(
+			"e2e: %-16s %5.0f s, %5.0f s of processors, %s",
+			t.Name, time.Since(begin).Seconds(), used.Seconds(), result,
 		)
-		fmt.Fprintln(os.Stderr, lines[len(lines)-1])
+		lines = append(lines, line)
+		fmt.Fprintln(os.Stderr, line)
 		if ctx.Err() != nil {
 			break
 		}
@@ -80,8 +84,9 @@ func work(ctx context.Context, all bool, names []string) error {
 }
 
 // run runs a program in a group of its own: go test alone, when it is interrupted, waits for its
-// tests, and they do not know.
-func run(ctx context.Context, args []string) error {
+// tests, and they do not know. It returns the processor time of the program and of all that was
+// waited for.
+func run(ctx context.Context, args []string) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdout = os.Stdout
 	cmd.Stderr = os.Stderr
@@ -89,5 +94,9 @@ func run(ctx context.Context, args []string) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = time.Minute // for tests to end what they started
-	return cmd.Run()
+	err := cmd.Run()
+	if cmd.ProcessState == nil { // it did not start
+		return 0, err
+	}
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), err
 }
