@@ -14,9 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tmpSuffix ends the name of a link until it takes the place of the file.
-const tmpSuffix = ".tmp"
-
 // Share makes files of a staged root hard links to equal files, at the same path, of other staged
 // roots. Equal are content, owner, mode and time. Only files that a root may share with an image's
 // layers are shared, see linkable. It returns the bytes that this saves. A file for which the file
@@ -58,6 +55,9 @@ func (r *Root) Share(ctx context.Context, dir string, others []string) (saved in
 // shareFile replaces a file by a link to another one if they are equal, and returns its size then.
 func shareFile(roots *os.Root, name, other, at string) (saved int64, err error) {
 	mine, err := roots.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) { // a link that a bake left, which was killed
+		return 0, nil
+	}
 	if err != nil {
 		return 0, err
 	}

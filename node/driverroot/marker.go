@@ -33,21 +33,17 @@ type marker struct {
 	Boot string `json:"boot,omitempty"`
 }
 
-// write replaces the marker. It creates a new file, because an existing one may be shared with the
-// image.
+// write replaces the marker.
 func (m marker) write(root *os.Root) error {
 	text, err := json.MarshalIndent(m, "", " ")
 	if err != nil {
 		return err
 	}
-	if err := root.MkdirAll(path.Dir(markerPath), 0o755); err != nil {
+	err = root.MkdirAll(path.Dir(markerPath), 0o755)
+	if err != nil {
 		return err
 	}
-	const tmp = markerPath + ".tmp"
-	if err := newFile(root, tmp, append(text, '\n')); err != nil {
-		return err
-	}
-	return root.Rename(tmp, markerPath)
+	return writeFile(root, markerPath, string(text)+"\n")
 }
 
 func parseMarker(text []byte) (marker, error) {
@@ -79,18 +75,12 @@ func readMarker(root *os.Root) (marker, error) {
 
 // Check returns why a folder is not a whole staged root of a driver and an image; nil when it is.
 func Check(dir, version, id string) error {
-	root := Root{Version: version, ID: id}
-	return root.damage(dir)
-}
-
-// damage returns how the staged root in a folder differs from this one; nil when it can be used.
-func (r *Root) damage(dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	return checkIntact(root, r.Version, r.ID)
+	return checkIntact(root, version, id)
 }
 
 // checkIntact returns how a staged root differs from its marker; nil when the root can be used.

@@ -70,11 +70,8 @@ func (r *Root) setOptions(base string, options kmod.Options) error {
 	if err != nil {
 		return err
 	}
-	return newFile(
-		root,
-		optionsFile,
-		[]byte("# written by driver-entrypoint: the parameters of this node's driver\n"+text),
-	)
+	return writeFile(root, optionsFile,
+		"# written by driver-entrypoint: the parameters of this node's driver\n"+text)
 }
 
 func (r *Root) addModules(ctx context.Context, base string, files []kbuild.File) error {
@@ -109,7 +106,7 @@ func (r *Root) addModules(ctx context.Context, base string, files []kbuild.File)
 	if err := r.index(ctx, base, view, root); err != nil {
 		return err
 	}
-	return newFile(root, path.Join(dir, listName), []byte(list))
+	return writeFile(root, path.Join(dir, listName), list)
 }
 
 func listOf(files []kbuild.File) string {
@@ -132,26 +129,16 @@ func allThere(root *os.Root, dir string, files []kbuild.File) bool {
 	})
 }
 
-// addFile links or copies under a temporary name, so that modprobe never reads an incomplete
-// module. An existing file of the temporary name is removed and not written to, because it may be a
-// link.
+// addFile links or copies a module.
 func addFile(root *os.Root, base, dir, from string) error {
 	name := path.Join(dir, filepath.Base(from))
-	tmp := name + ".tmp"
-	err := root.RemoveAll(tmp)
-	if err != nil {
-		return err
-	}
-	if linkModule(root, base, from, tmp) {
+	return inOneStep(root, name, func(tmp string) error {
+		if !linkModule(root, base, from, tmp) {
+			return copyModule(root, from, tmp)
+		}
 		// a rename of a file to another name of the same file does nothing
-		err = root.RemoveAll(name)
-	} else {
-		err = copyModule(root, from, tmp)
-	}
-	if err != nil {
-		return errors.Join(err, root.RemoveAll(tmp))
-	}
-	return root.Rename(tmp, name)
+		return root.RemoveAll(name)
+	})
 }
 
 func copyModule(root *os.Root, from, to string) error {

@@ -3,6 +3,7 @@ package driverroot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -57,8 +58,8 @@ func TestAddModules(t *testing.T) {
 	assert.Errorf(t, r.AddModules(t.Context(), staged(t, r), files), "a release that is a path was accepted")
 }
 
-// The host's /lib/modules in the container must not be written to.
-// modprobe in the root reads the parameters that this program loads modules with, after those of the image.
+// modprobe in the root reads the parameters that this program loads modules with, after those of the image. On a full
+// disk it reads those of before.
 func TestSetOptions(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
@@ -71,8 +72,22 @@ func TestSetOptions(t *testing.T) {
 	got := require.Value(kmod.ReadOptions([]string{dir + "/etc/modprobe.d"}, ""))(t)
 	assert.Same(t, want, got)
 	assert.ErrorContains(t, r.SetOptions(dir, kmod.Options{"nvidia": {"NVreg_A=1\n2"}}), "parameters of nvidia")
+
+	small := dir + "/etc/modprobe.d"
+	require.NoError(t, unix.Mount("small", small, "tmpfs", 0, "size=8k"))
+	t.Cleanup(func() { _ = unix.Unmount(small, unix.MNT_DETACH) })
+	r.NoMounts = true
+	require.NoError(t, r.SetOptions(dir, want))
+	long := kmod.Options{}
+	for n := range 4 {
+		long[fmt.Sprint("nvidia_", n)] = []string{"x=" + strings.Repeat("x", 4000)}
+	}
+	assert.ErrorIs(t, r.SetOptions(dir, long), unix.ENOSPC)
+	assert.Same(t, want, require.Value(kmod.ReadOptions([]string{small}, ""))(t))
+	assert.Equalf(t, 1, len(testfile.List(t, small)), "files")
 }
 
+// The host's /lib/modules in the container must not be written to.
 func TestAddModulesLeavesTheHostAlone(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)

@@ -18,21 +18,25 @@ const keepRoots = 2 // beside this driver's: the one before, and one more
 
 // Prune waits until the root is written to the disk, and removes old roots, except those that have
 // one of the needed paths or are in one. Each takes seconds, so it is called when the driver serves.
+// When ctx ends, it removes no further root: the next start does.
 func (r *Root) Prune(ctx context.Context, needed []string) error {
 	if r.Storage == "" {
 		return nil
 	}
-	// otherwise it stops, and the next start does it
-	if err := r.Sync(ctx); err != nil && ctx.Err() == nil {
+	err := r.Sync(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
 		r.Log.Warn("the driver root is not on the disk yet", "error", err)
 	}
-	return r.prune(keepRoots, slices.Concat(needed, r.Baked))
+	return r.prune(ctx, keepRoots, slices.Concat(needed, r.Baked))
 }
 
 // prune removes old staged roots, except our own and the newest keep others. It keeps roots that
 // are mounted anywhere, also in a pod that keeps what it mounted when it began, and those that have
 // a needed path or are in one.
-func (r *Root) prune(keep int, needed []string) error {
+func (r *Root) prune(ctx context.Context, keep int, needed []string) error {
 	roots := filepath.Join(r.Storage, rootsDir)
 	entries, err := os.ReadDir(roots)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,6 +62,9 @@ func (r *Root) prune(keep int, needed []string) error {
 	}
 	slices.SortStableFunc(olds, func(a, b string) int { return stagedAt(b).Compare(stagedAt(a)) })
 	for _, dir := range olds[min(keep, len(olds)):] {
+		if ctx.Err() != nil {
+			break
+		}
 		errs = append(errs, r.Remove(dir))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -75,7 +82,7 @@ func stagedAt(dir string) time.Time {
 	return st.ModTime()
 }
 
-// Remove removes a staged root, unless it is mounted here or in a pod.
+// Remove removes a staged root if there is one, unless it is mounted here or in a pod.
 func (r *Root) Remove(dir string) error {
 	used, err := mounttable.Shows(dir)
 	if err != nil {
@@ -91,7 +98,11 @@ func (r *Root) Remove(dir string) error {
 	// The folder is renamed first: an interrupted removal must not leave a root that looks
 	// complete.
 	tmp := filepath.Join(filepath.Dir(dir), tmpPrefix+filepath.Base(dir))
-	if err := os.Rename(dir, tmp); err != nil {
+	err = os.Rename(dir, tmp)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	r.Log.Info("removing an old driver root", "path", dir)

@@ -25,7 +25,7 @@ func (r *Root) Room() (need, spare Space) {
 		return need, spare
 	}
 	roots := filepath.Dir(own)
-	if r.damage(own) == nil {
+	if Check(own, r.Version, r.ID) == nil {
 		return need, spare
 	}
 	need = r.need(roots)

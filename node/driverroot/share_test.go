@@ -226,6 +226,20 @@ func TestLinkOfWhatChanges(t *testing.T) {
 	}
 }
 
+// A bake that was killed leaves a link beside its file: the next one replaces it, and goes on.
+func TestShareAfterKill(t *testing.T) {
+	t.Parallel()
+	roots := t.TempDir()
+	files := testfile.Tree(t, roots, map[string]string{"a/usr/lib/x.so": "same", "a/usr/lib/x.so.tmp": "same", "b/usr/lib/x.so": "same"})
+	for _, name := range []string{"/a/usr/lib/x.so", "/b/usr/lib/x.so"} {
+		require.NoError(t, os.Chtimes(files+name, time.Unix(1, 0), time.Unix(1, 0)))
+	}
+	saved := require.Value((&Root{}).Share(t.Context(), roots+"/a", []string{roots + "/b"}))(t)
+	assert.Equal(t, int64(len("same")), saved)
+	assert.Equal(t, true, isSameFile(roots+"/a/usr/lib/x.so", roots+"/b/usr/lib/x.so"))
+	assert.Same(t, []string{"x.so"}, testfile.List(t, roots+"/a/usr/lib"))
+}
+
 func open(t *testing.T, dir string) *os.File {
 	t.Helper()
 	f := require.Value(os.Open(dir))(t)

@@ -56,7 +56,7 @@ func (r *Root) stageIn(ctx context.Context, dir string, needed []string) error {
 	if isFull(err) {
 		r.Log.Warn("the storage is full: driver roots that nobody mounts are removed",
 			"path", roots, "error", err)
-		pruned := errors.Join(r.prune(0, needed), ignoreMissing(r.Remove(dir)))
+		pruned := errors.Join(r.prune(ctx, 0, needed), r.Remove(dir))
 		if pruned != nil {
 			return errors.Join(err, pruned)
 		}
@@ -87,13 +87,6 @@ func (r *Root) stageIn(ctx context.Context, dir string, needed []string) error {
 	return nil
 }
 
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
 func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // readOnly adds to an error what to do about storage that cannot be written.
@@ -110,7 +103,7 @@ func readOnly(storage string, err error) error {
 
 // reuse says whether dir is a complete root.
 func (r *Root) reuse(dir string) bool {
-	damage := r.damage(dir)
+	damage := Check(dir, r.Version, r.ID)
 	if damage != nil && !errors.Is(damage, fs.ErrNotExist) {
 		r.Log.Warn("the staged driver root is damaged, staging it again",
 			"path", dir, "error", damage)
@@ -152,8 +145,8 @@ func (r *Root) copy(ctx context.Context, dir string) (sum copied, err error) {
 	if err := r.finish(dst); err != nil {
 		return sum, err
 	}
-	err = ignoreMissing(os.Rename(dir, tmp+"-damaged"))
-	if err != nil {
+	err = os.Rename(dir, tmp+"-damaged")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return sum, err
 	}
 	return sum, os.Rename(tmp, dir)
@@ -181,12 +174,30 @@ func (r *Root) finish(dst *os.File) error {
 	return m.write(root)
 }
 
-func newFile(root *os.Root, name string, text []byte) error {
-	err := root.RemoveAll(name)
+// tmpSuffix ends the name of a file until it takes its place.
+const tmpSuffix = ".tmp"
+
+// inOneStep makes a file under a temporary name, and then gives it its own: a reader finds the file
+// of before or the new one. What has the temporary name is removed and not written to, because it
+// may be a link.
+func inOneStep(root *os.Root, name string, create func(tmp string) error) error {
+	tmp := name + tmpSuffix
+	err := root.RemoveAll(tmp)
 	if err != nil {
 		return err
 	}
-	return root.WriteFile(name, text, 0o644)
+	err = create(tmp)
+	if err != nil {
+		return errors.Join(err, root.RemoveAll(tmp))
+	}
+	return root.Rename(tmp, name)
+}
+
+// writeFile writes a new file, because one that is there may be shared with the image.
+func writeFile(root *os.Root, name, text string) error {
+	return inOneStep(root, name, func(tmp string) error {
+		return root.WriteFile(tmp, []byte(text), 0o644)
+	})
 }
 
 // isSameFile says whether both paths lead to the same existing file or folder.

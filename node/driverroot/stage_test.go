@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -123,10 +124,10 @@ func TestStageReusesWhatIsComplete(t *testing.T) {
 	if names := testfile.List(t, filepath.Dir(dir)); len(names) != 2 { // the damaged one is mounted: kept
 		t.Errorf("roots: %q", names)
 	}
-	require.NoError(t, r.prune(0, nil))
+	require.NoError(t, r.prune(t.Context(), 0, nil))
 	assert.Equalf(t, 2, len(testfile.List(t, filepath.Dir(dir))), "pruned what is mounted")
 	require.NoError(t, r.Unmount(t.Context()))
-	require.NoError(t, r.prune(0, nil))
+	require.NoError(t, r.prune(t.Context(), 0, nil))
 	assert.Same(t, []string{filepath.Base(dir)}, testfile.List(t, filepath.Dir(dir)))
 	testfile.Write(t, filepath.Join(dir, markerPath), "{")
 	canceled, cancel := context.WithCancel(t.Context())
@@ -158,11 +159,11 @@ func TestPruneKeepsRootsOfPods(t *testing.T) {
 		require.NoError(t, pod.Start())
 		_, err := io.ReadFull(output, make([]byte, len("mounted\n")))
 		require.NoError(t, err)
-		require.NoError(t, r.prune(0, nil))
+		require.NoError(t, r.prune(t.Context(), 0, nil))
 		require.Value(os.Stat(filepath.Join(dir, "usr/bin/nvidia-smi")))(t)
 		require.NoError(t, input.Close())
 		require.NoError(t, pod.Wait())
-		require.NoError(t, r.prune(0, nil))
+		require.NoError(t, r.prune(t.Context(), 0, nil))
 		_, err = os.Stat(dir)
 		assert.ErrorIsf(t, err, fs.ErrNotExist, "the root of a pod that has ended")
 	}
@@ -269,15 +270,27 @@ func TestPruneNeverEntersMounts(t *testing.T) {
 	testfile.WriteMode(t, precious+"/nvme0n1", "host's disk", 0o600)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "dev"), 0o755))
 	require.NoError(t, unix.Mount(precious, filepath.Join(dir, "dev"), "", unix.MS_BIND, ""))
-	require.NoError(t, r.prune(0, nil))
+	require.NoError(t, r.prune(t.Context(), 0, nil))
 	require.Value(os.Stat(filepath.Join(precious, "nvme0n1")))(t)
 	require.NoError(t, unix.Unmount(filepath.Join(dir, "dev"), 0))
-	require.NoError(t, r.prune(1, nil))
+	require.NoError(t, r.prune(t.Context(), 1, nil))
 	assert.Equalf(t, 2, len(testfile.List(t, filepath.Dir(dir))), "roots")
-	require.NoError(t, r.prune(0, []string{dir + "/usr/share/nvidia-driver/modules/x/nvidia.ko"}))
+	require.NoError(t, r.prune(t.Context(), 0, []string{dir + "/usr/share/nvidia-driver/modules/x/nvidia.ko"}))
 	assert.Equalf(t, 2, len(testfile.List(t, filepath.Dir(dir))), "roots, of which one has a module for the way back")
-	require.NoError(t, r.prune(0, nil))
+	for n := range keepRoots { // with the first, one too many
+		more := *r
+		more.ID = fmt.Sprintf("eee%d", n) + testID[4:]
+		require.Value(more.Stage(t.Context(), nil))(t)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	require.NoError(t, r.Prune(stopped, nil))
+	assert.Equalf(t, keepRoots+2, len(testfile.List(t, filepath.Dir(dir))), "a stop does not wait: roots")
+	require.NoError(t, r.Prune(t.Context(), nil))
+	assert.Equalf(t, keepRoots+1, len(testfile.List(t, filepath.Dir(dir))), "roots")
+	require.NoError(t, r.prune(t.Context(), 0, nil))
 	assert.Equalf(t, 1, len(testfile.List(t, filepath.Dir(dir))), "roots")
+	require.NoErrorf(t, r.Remove(dir), "a root that is not there")
 	// Mounted before it: all stays. After the list of mounts was read: the mount point and what is mounted there stay.
 	late := filepath.Join(t.TempDir(), "late")
 	testfile.Write(t, late+"/usr/lib/libcuda.so", "x")
