@@ -2,6 +2,8 @@ package rehearse
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -28,7 +30,7 @@ func imageDisk(
 	blob, found := store.Lookup(kernel.RecordKind, key, nil)
 	if found {
 		err = os.Symlink(store.Path(blob), guest.DiskFile(dir, digest))
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrExist) { // an image can be its own previous one
 			return made, err
 		}
 	}

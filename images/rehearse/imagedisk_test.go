@@ -21,7 +21,10 @@ func TestImageDisk(t *testing.T) {
 	image := imagetest.Image(t, "amd64", v1.Config{Env: []string{"A=b"}}, layer)
 	var first []byte
 	for i, wantLink := range []bool{false, true, false} {
-		made := require.Value(imageDisk(t.Context(), store, image, t.TempDir()))(t)
+		dir := t.TempDir()
+		made := require.Value(imageDisk(t.Context(), store, image, dir))(t)
+		again := require.Value(imageDisk(t.Context(), store, image, dir))(t)
+		assert.Equalf(t, made.Disk, again.Disk, "an image that is its own previous one")
 		assert.Same(t, []string{"A=b"}, made.Env)
 		content := require.Value(os.ReadFile(made.Disk))(t)
 		if i == 0 {
