@@ -50,8 +50,10 @@ func operatorPod() Pod {
 
 // inGuest are variables that a rehearsal sets, whatever the values say. The fake GPU never
 // initialises, so that is a warning, and there is no state that nvidia-persistenced could keep. A
-// stop waits for holders as long as the grace says.
-var inGuest = []string{"DRIVER_GPU_INIT=warn", "DRIVER_PERSISTENCE=false", "DRIVER_GRACE=15s"}
+// stop waits for holders as long as the grace says. A rehearsal reads the log as text.
+var inGuest = []string{
+	"DRIVER_GPU_INIT=warn", "DRIVER_PERSISTENCE=false", "DRIVER_GRACE=15s", "DRIVER_LOG_FORMAT=text",
+}
 
 // container returns the pod's container of an image, with further mounts, which take the place of
 // those at the same path.
