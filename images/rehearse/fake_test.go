@@ -43,7 +43,9 @@ type trouble struct {
 	refuses     bool   // the kernel refuses the module
 	logs        string // what the kernel writes at a load
 	taint       int
+	before      int // taint of the kernel without a driver
 	notReady    bool
+	notLater    bool // nor is a driver that waited for a holder
 	noDevices   bool
 	smi         int    // exit code of nvidia-smi
 	library     string // version of the libraries
@@ -153,7 +155,11 @@ func (n *fakeNode) Write(_ context.Context, path string, content []byte, _ fs.Fi
 }
 
 func (n *fakeNode) Dmesg(context.Context) (string, error) {
-	return strings.Join(n.log, "\n") + "\n", nil
+	var b strings.Builder
+	for i, line := range n.log {
+		fmt.Fprintf(&b, "[%5d.000000] %s\n", i, line)
+	}
+	return b.String(), nil
 }
 
 func (n *fakeNode) Hold(_ context.Context, path string) (process, error) {
@@ -173,6 +179,12 @@ func (n *fakeNode) Run(_ context.Context, args ...string) (guest.Result, error) 
 	}
 	script := args[len(args)-1]
 	switch {
+	case args[2] == `exec 3<>"$1"`:
+		result := guest.Result{Args: args, Output: "can't open " + script}
+		if n.trouble.noDevices {
+			result.Code = 1
+		}
+		return result, nil
 	case script == "nvidia-smi":
 		return guest.Result{Args: args, Code: n.trouble.smi, Output: "No devices were found\n"}, nil
 	case strings.Contains(script, statusFile):
@@ -292,10 +304,11 @@ func (n *fakeNode) load(p *fakeProcess) {
 		return
 	}
 	n.log = append(n.log, "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  "+p.version)
-	n.loaded, n.tainted = p.version, 1|1<<12|n.trouble.taint
+	n.loaded = p.version
+	n.tainted |= 1 | 1<<12 | n.trouble.taint
 	n.up(p)
 	p.print("phase finished phase=load duration=1s")
-	if n.trouble.notReady || n.trouble.oldNotReady && p.version == oldVersion {
+	if n.trouble.notReady || n.trouble.notLater && slices.Contains(p.lines, "waiting to replace the driver driver="+oldVersion) || n.trouble.oldNotReady && p.version == oldVersion {
 		n.status = strings.Replace(n.status, `"ready": true`, `"ready": false, "reason": "a daemon is down"`, 1)
 		p.print("not ready: a daemon is down")
 		return

@@ -28,8 +28,9 @@ type rehearsal struct {
 	emulated bool           // times are not those of a node
 	console  func() string  // of the guest; nil: it has none
 
-	before state // of the node without a driver
-	seen   int   // lines of the kernel's log that were judged
+	before  state  // of the node without a driver
+	tainted uint64 // the kernel's taint then
+	judged  string // the last line of the kernel's log that was judged
 
 	checks   []check // of preflight
 	absent   string  // why the driver does not serve; "": it does
@@ -105,18 +106,23 @@ func (r *rehearsal) run(ctx context.Context) (done []Row, err error) {
 	if err != nil {
 		return nil, err
 	}
+	r.tainted, err = r.taint(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, row := range rows() {
 		if row.upgrade && r.previous == nil {
 			continue
 		}
 		r.step = r.observe.Begin("rehearse", row.name)
 		result, err := r.rehearse(ctx, row)
-		if crash := r.crash(); err != nil && ctx.Err() == nil && len(crash) > 0 {
+		if err != nil {
+			crash := r.crash()
+			if ctx.Err() != nil || len(crash) == 0 {
+				return done, r.step.End(false, fmt.Errorf("rehearse the row %q: %w", row.name, err))
+			}
 			result = Row{Name: row.name, Verdict: Failed, Message: "the guest's kernel crashed", Log: crash}
 			return append(done, result), r.step.End(false, nil)
-		}
-		if err != nil {
-			return done, r.step.End(false, fmt.Errorf("rehearse the row %q: %w", row.name, err))
 		}
 		done = append(done, result)
 		r.step.Note(string(result.Verdict) + ": " + result.Message)
@@ -191,19 +197,20 @@ func (r *rehearsal) judgeKernel(ctx context.Context, out *outcome) error {
 	return nil
 }
 
-// kernelLog returns what the kernel wrote since the last call.
+// kernelLog returns what the kernel wrote since the last call. Lines begin with the time since boot,
+// and the oldest are dropped when the kernel's buffer is full.
 func (r *rehearsal) kernelLog(ctx context.Context) ([]string, error) {
 	text, err := r.node.Dmesg(ctx)
 	if err != nil {
 		return nil, err
 	}
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	if len(lines) < r.seen { // the oldest lines were dropped: the buffer is full
-		r.seen = 0
+	begin := len(lines)
+	for begin > 0 && lines[begin-1] != r.judged {
+		begin--
 	}
-	more := lines[r.seen:]
-	r.seen = len(lines)
-	return more, nil
+	r.judged = lines[len(lines)-1]
+	return lines[begin:], nil
 }
 
 // start starts the container of an image.

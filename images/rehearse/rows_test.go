@@ -1,6 +1,7 @@
 package rehearse
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -30,7 +31,7 @@ func lives(t *testing.T, upgrade bool, f trouble) ([]Row, error) {
 	if f.smi == 0 {
 		f.smi = noDevices
 	}
-	n := &fakeNode{t: t, trouble: f, files: map[string]string{}, log: []string{"WARNING: before"}}
+	n := &fakeNode{t: t, trouble: f, files: map[string]string{}, log: []string{"WARNING: before"}, tainted: f.before}
 	r := &rehearsal{node: n, image: subject{name: "image", pod: ChartPod(), ours: !f.foreign}}
 	if upgrade {
 		r.previous = &subject{name: "previous", pod: ChartPod(), ours: !f.foreign}
@@ -64,6 +65,39 @@ func TestPassing(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "", verdicts(done))
 	assert.Equal(t, len(rows()), len(done))
+	done, err = rehearsed(t, false, trouble{before: 1 << 9})
+	require.NoError(t, err)
+	assert.Equalf(t, "signatures skipped: preflight did not say\n", verdicts(done), "the taint of a kernel that warned while it booted")
+}
+
+// TestKernelLog: each line is judged once, also when the kernel drops the oldest ones.
+func TestKernelLog(t *testing.T) {
+	t.Parallel()
+	for room := 1; room < 20; room++ {
+		n := &logNode{}
+		r := &rehearsal{node: n}
+		written := 0
+		for _, more := range []int{3, 0, 5, 1, 20, 0, 2} {
+			for range more {
+				n.lines = append(n.lines, fmt.Sprintf("[%d] line", written))
+				written++
+			}
+			n.lines = n.lines[max(0, len(n.lines)-room):]
+			got, err := r.kernelLog(t.Context())
+			require.NoError(t, err)
+			assert.Samef(t, n.lines[len(n.lines)-min(more, room):], got, "with room for %d", room)
+		}
+	}
+}
+
+// logNode is a node that has a kernel's log.
+type logNode struct {
+	node
+	lines []string
+}
+
+func (n *logNode) Dmesg(context.Context) (string, error) {
+	return strings.Join(n.lines, "\n") + "\n", nil
 }
 
 // TestCompile: who waits for a compile sees how far it is.
@@ -105,19 +139,21 @@ func TestFailing(t *testing.T) {
 			[]string{"signatures skipped", "load failed: the container ended with 13: the kernel refused", "ready skipped"}},
 		"a warning of the kernel": {trouble{logs: "WARNING: CPU: 0 PID: 1 at nvidia.c:3"}, false,
 			[]string{"signatures skipped", "load failed: the kernel's log has 1 lines about faults; else: 535.261.03 is loaded"}},
-		"hangs":       {trouble{hangs: true}, false, []string{"signatures skipped", "load failed: nothing came within 10m0s", "ready skipped"}},
-		"taint":       {trouble{taint: 1 << 9}, false, []string{"signatures skipped", "load failed: 535.261.03 is loaded, and the kernel is tainted with W (PWO)"}},
-		"not ready":   {trouble{notReady: true}, false, []string{"signatures skipped", "ready failed: the driver is loaded and not ready: a daemon is down", "device files skipped"}},
-		"no devices":  {trouble{noDevices: true}, false, []string{"signatures skipped", "device files failed: not in /run/nvidia/driver/dev: /dev/nvidia0 c3:0"}},
-		"mixed":       {trouble{library: "470.1"}, false, []string{"signatures skipped", "libraries failed: the kernel has 535.261.03, and /run/nvidia/driver has libcuda.so.470.1"}},
-		"smi":         {trouble{smi: 18}, false, []string{"signatures skipped", "libraries failed: nvidia-smi ends with 18"}},
-		"takes away":  {trouble{takesAway: true}, false, []string{"signatures skipped", `stop in use failed: the driver in use is "", not detached`, "restart skipped", "stop skipped"}},
-		"loads again": {trouble{loadsAgain: true}, false, []string{"signatures skipped", "restart failed: the driver was loaded again"}},
-		"leaves":      {trouble{leaves: true}, false, []string{"signatures skipped", "stop failed: the stop left mounts /run/nvidia/driver"}},
-		"stop code":   {trouble{stopCode: 1}, false, []string{"signatures skipped", "stop in use failed: the container ended with 1, not 0"}},
-		"no way back": {trouble{noWay: true}, true, []string{"signatures skipped", `rollback failed: the state is "failed", the kernel has "": not 470.256.02 again`}},
-		"impatient":   {trouble{impatient: true}, true, []string{"signatures skipped", "upgrade in use failed: the new driver did not wait"}},
-		"old":         {trouble{oldNotReady: true}, true, []string{"previous driver failed: the driver is not ready: a daemon is down", "signatures skipped", "modules skipped: there is no driver: the previous driver does not serve"}},
+		"hangs":     {trouble{hangs: true}, false, []string{"signatures skipped", "load failed: nothing came within 10m0s", "ready skipped"}},
+		"taint":     {trouble{taint: 1 << 9}, false, []string{"signatures skipped", "load failed: 535.261.03 is loaded, and the kernel is tainted with W (PWO)"}},
+		"not ready": {trouble{notReady: true}, false, []string{"signatures skipped", "ready failed: the driver is loaded and not ready: a daemon is down", "device files skipped"}},
+		"no devices": {trouble{noDevices: true}, false, []string{"signatures skipped", "device files failed: not in /run/nvidia/driver/dev: /dev/nvidia0 c3:0",
+			"stop in use failed: no program can use the driver: can't open /run/nvidia/driver/dev/nvidiactl", "restart skipped"}},
+		"mixed":           {trouble{library: "470.1"}, false, []string{"signatures skipped", "libraries failed: the kernel has 535.261.03, and /run/nvidia/driver has libcuda.so.470.1"}},
+		"smi":             {trouble{smi: 18}, false, []string{"signatures skipped", "libraries failed: nvidia-smi ends with 18"}},
+		"takes away":      {trouble{takesAway: true}, false, []string{"signatures skipped", `stop in use failed: the driver in use is "", not detached`, "restart skipped", "stop skipped"}},
+		"loads again":     {trouble{loadsAgain: true}, false, []string{"signatures skipped", "restart failed: the driver was loaded again"}},
+		"leaves":          {trouble{leaves: true}, false, []string{"signatures skipped", "stop failed: the stop left mounts /run/nvidia/driver"}},
+		"stop code":       {trouble{stopCode: 1}, false, []string{"signatures skipped", "stop in use failed: the container ended with 1, not 0"}},
+		"no way back":     {trouble{noWay: true}, true, []string{"signatures skipped", `rollback failed: the state is "failed", the kernel has "": not 470.256.02 again`}},
+		"impatient":       {trouble{impatient: true}, true, []string{"signatures skipped", "upgrade in use failed: the new driver did not wait"}},
+		"not ready later": {trouble{notLater: true}, true, []string{"signatures skipped", "upgrade in use failed: the driver is loaded and not ready: a daemon is down"}},
+		"old":             {trouble{oldNotReady: true}, true, []string{"previous driver failed: the driver is loaded and not ready: a daemon is down", "signatures skipped", "modules skipped: there is no driver: the previous driver does not serve"}},
 		"foreign": {trouble{foreign: true}, true, []string{"preflight skipped: the image has no driver-entrypoint", "signatures skipped", "modules skipped: its own script",
 			"stop in use skipped", "restart skipped", "rollback skipped", "upgrade in use skipped"}},
 		"foreign alone": {trouble{foreign: true}, false, []string{"preflight skipped: the image has no driver-entrypoint", "signatures skipped", "modules skipped: its own script",

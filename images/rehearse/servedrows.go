@@ -57,8 +57,9 @@ func (r *rehearsal) libraries(ctx context.Context) (outcome, error) {
 		return outcome{}, err
 	}
 	// the folders that the GPU Operator's validator and the device plugin search
-	found, err := r.shell(ctx, `cd /run/nvidia/driver && for d in usr/lib64 usr/lib/x86_64-linux-gnu lib64 lib/x86_64-linux-gnu; do
-		for f in $d/libcuda.so.[0-9]*.* $d/libnvidia-ml.so.[0-9]*.*; do [ ! -f $f ] || echo ${f##*/}; done; done | sort -u`)
+	found, err := r.shell(ctx, `for d in usr/lib64 usr/lib/x86_64-linux-gnu lib64 lib/x86_64-linux-gnu; do
+		for f in /run/nvidia/driver/$d/libcuda.so.[0-9]*.* /run/nvidia/driver/$d/libnvidia-ml.so.[0-9]*.*; do
+		[ ! -f $f ] || echo ${f##*/}; done; done | sort -u`)
 	if err != nil {
 		return outcome{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -32,16 +33,23 @@ func (r *rehearsal) serve(ctx context.Context, s subject, p *process) (outcome, 
 	if s.ours {
 		line = readyOrNot
 	}
-	text, out, err := r.await(ctx, started, line, time.Hour)
+	out, err := r.awaitReady(ctx, started, line, time.Hour)
 	if err != nil || out.verdict == Failed {
-		return out, errors.Join(err, started.Kill(ctx))
-	}
-	if strings.Contains(text, "not ready: ") {
-		out, err = r.why(ctx, started, "the driver is not ready")
 		return out, errors.Join(err, started.Kill(ctx))
 	}
 	*p = started
 	return outcome{}, nil
+}
+
+// awaitReady waits until a driver serves. It fails when the driver is loaded and not ready.
+func (r *rehearsal) awaitReady(
+	ctx context.Context, p process, line func() *regexp.Regexp, limit time.Duration,
+) (outcome, error) {
+	text, out, err := r.await(ctx, p, line, limit)
+	if strings.Contains(text, notReady) {
+		return r.why(ctx, p, "the driver is loaded and not ready")
+	}
+	return out, err
 }
 
 // modules starts the driver and waits until it has its modules. A previous driver ends before, as
@@ -131,19 +139,28 @@ func (r *rehearsal) load(ctx context.Context) (outcome, error) {
 		r.absent = "it is not loaded"
 		return failed("the container goes on, but the kernel has no module nvidia"), nil
 	}
-	text, err := r.shell(ctx, "cat /proc/sys/kernel/tainted")
+	value, err := r.taint(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
-	value, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return outcome{}, fmt.Errorf("read the taint of the guest's kernel: %w", err)
-	}
-	all, unexpected := taintLetters(value)
+	all, unexpected := taintLetters(value &^ r.tainted)
 	if unexpected != "" {
 		return failed("%s is loaded, and the kernel is tainted with %s (%s)", version, unexpected, all), nil
 	}
 	return ok("%s is loaded; taint %s", version, all), nil
+}
+
+// taint reads the bits of the kernel's taint.
+func (r *rehearsal) taint(ctx context.Context) (uint64, error) {
+	text, err := r.shell(ctx, "cat /proc/sys/kernel/tainted")
+	if err != nil {
+		return 0, err
+	}
+	value, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read the taint of the guest's kernel: %w", err)
+	}
+	return value, nil
 }
 
 // loadedVersion is the version of the module nvidia in the kernel, "" if it is not there.
@@ -159,10 +176,7 @@ func (r *rehearsal) ready(ctx context.Context) (outcome, error) {
 	case !r.image.ours:
 		return ok("its script is done"), nil
 	}
-	line, out, err := r.await(ctx, r.driver, readyOrNot, waitLimit)
-	if err == nil && strings.Contains(line, "not ready: ") {
-		out, err = r.why(ctx, r.driver, "the driver is loaded and not ready")
-	}
+	out, err := r.awaitReady(ctx, r.driver, readyOrNot, waitLimit)
 	if err != nil || out.verdict == Failed {
 		r.absent = "it is not ready"
 		return out, err

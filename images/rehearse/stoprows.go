@@ -38,16 +38,23 @@ func (r *rehearsal) stopInUse(ctx context.Context) (outcome, error) {
 		return failed("the driver in use was not left as it was: %s", strings.Join(changes, "; ")), nil
 	}
 	r.detached = true
+	r.absent = "it was not adopted"
 	return ok("left in place, complete, for the program that uses it"), nil
 }
 
 // leave opens a device of a driver and stops its container.
 func (r *rehearsal) leave(ctx context.Context, p process) (outcome, error) {
-	holder, err := r.node.Hold(ctx, device)
+	opened, err := r.node.Run(ctx, "sh", "-c", `exec 3<>"$1"`, "sh", device)
 	if err != nil {
 		return outcome{}, err
 	}
-	r.holder = holder
+	if opened.Code != 0 {
+		return failed("no program can use the driver: %s", opened.Output), nil
+	}
+	r.holder, err = r.node.Hold(ctx, device)
+	if err != nil {
+		return outcome{}, err
+	}
 	out, err := r.stopNow(ctx, p)
 	if err != nil || out.verdict == Failed {
 		return out, err

@@ -114,7 +114,7 @@ func (r *rehearsal) upgradeInUse(ctx context.Context) (outcome, error) {
 		return outcome{}, err
 	}
 	free := time.Now()
-	_, out, err = r.await(ctx, r.driver, readyOrNot, waitLimit)
+	out, err = r.awaitReady(ctx, r.driver, readyOrNot, waitLimit)
 	if err != nil || out.verdict == Failed {
 		return out, err
 	}

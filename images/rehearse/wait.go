@@ -25,12 +25,15 @@ type slowError time.Duration
 
 func (e slowError) Error() string { return "nothing came within " + time.Duration(e).String() }
 
+// notReady is in the line of a driver that is loaded and does not serve.
+const notReady = "not ready: "
+
 // The lines of driver-entrypoint that are waited for, as ci/testkit/logtest has them.
 var (
 	modulesFound = lazyregexp.New(`phase finished phase=modules|waiting for a fit node|` +
 		`compile progress done=(\d{1,9}) total=(\d{1,9})`)
 	loaded       = lazyregexp.New(`phase finished phase=load`)
-	readyOrNot   = lazyregexp.New(`\bready driver=|not ready: `)
+	readyOrNot   = lazyregexp.New(`\bready driver=|` + notReady)
 	waitsOrReady = lazyregexp.New(`waiting to replace the driver|\bready driver=`)
 	scriptDone   = lazyregexp.New(`Done, now waiting for signal`) // of NVIDIA's script
 )

@@ -72,9 +72,9 @@ func (c *Config) processor() string {
 }
 
 // commandLine returns the kernel's command line. Warnings go to the console too, for a guest that
-// hangs. The log keeps all messages of the driver.
+// hangs. The log keeps all messages of the driver, each with its time.
 func (c *Config) commandLine() string {
-	const own = "console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M mitigations=off nosoftlockup "
+	const own = "console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M printk.time=1 mitigations=off nosoftlockup "
 	return strings.TrimSpace(own + c.CommandLine)
 }
 
