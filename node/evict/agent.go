@@ -22,6 +22,7 @@ type Agent struct {
 	releaseMemory func()
 	claims        claimUsers
 	history       history
+	blocked       blockedTrial
 	statusErr     string // why the driver's status could not be read, logged once
 
 	// There may be a record on the node: it was not read yet, or its changes could not be undone.
@@ -52,8 +53,7 @@ func New(cfg Config, client *kubernetes.Client, log *slog.Logger, releaseMemory 
 const (
 	statusInterval = 2 * time.Second // between reads of the status file, which are cheap
 	sweepInterval  = 2 * time.Second // between requests to the cluster while pods end
-	// Until the next request to the cluster: the annotation may be there by then, or a budget may
-	// allow the eviction.
+	// until the next request to the cluster: the annotation may be there by then
 	clusterRetry    = 10 * time.Second
 	foreignRetry    = 30 * time.Second // until another pod's record is read again
 	shutdownTimeout = 20 * time.Second // for undoing the changes when this process has to end
@@ -78,7 +78,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	done, err := a.putBack(ctx, a.isForeign)
+	done, err := a.putBack(ctx, a.cfg.UID)
 	if err != nil {
 		return fmt.Errorf(
 			"at the end: %w; the next instance of this pod does it, or see the annotation %s of node %s",
@@ -115,6 +115,7 @@ func (a *Agent) round(ctx context.Context) {
 	st := a.driver()
 	if !a.wantsFreeNode(st) && !a.mayHaveRecord {
 		a.nextRequest = a.history.pauseUntil
+		a.blocked = blockedTrial{}
 		return
 	}
 	if time.Now().Before(a.nextRequest) || ctx.Err() != nil {
@@ -131,17 +132,23 @@ func (a *Agent) round(ctx context.Context) {
 
 // act does what the state requires and returns the time until the next step.
 func (a *Agent) act(ctx context.Context, st status.Snapshot) (time.Duration, error) {
-	if a.mayHaveRecord {
-		if wait, err := a.handleRecord(ctx, st); wait > 0 || err != nil {
-			return wait, err
-		}
-	}
-	if !a.wantsFreeNode(st) {
-		return 0, nil
+	if a.stillBlocked(ctx) {
+		return a.waitBlocked(ctx, st), nil
 	}
 	n, err := a.getNode(ctx)
 	if err != nil {
 		return clusterRetry, err
+	}
+	r, there, err := a.recordOf(n)
+	if err != nil {
+		return a.cfg.RetryAfter, err
+	}
+	a.mayHaveRecord = there
+	if there {
+		return a.handleRecord(ctx, st, r)
+	}
+	if !a.wantsFreeNode(st) {
+		return 0, nil
 	}
 	if asker := n.Metadata.Annotations[status.SafeLoadAnnotation]; asker != a.cfg.Pod &&
 		(asker != "" || a.grantedTo == "" || a.grantedTo != st.Instance) {
@@ -153,16 +160,10 @@ func (a *Agent) act(ctx context.Context, st status.Snapshot) (time.Duration, err
 		return clusterRetry, err
 	}
 	if len(l.refused) > 0 {
-		a.report(
-			ctx,
-			reasonBlocked,
-			"driver %s waits for node %s to be free, and nothing is evicted yet: %s",
-			st.Wanted,
-			a.cfg.Node,
-			l,
-		)
-		return max(min(clusterRetry, a.cfg.RetryAfter), min(l.after, a.cfg.Timeout)), nil
+		a.blocked.pods = l
+		return a.waitBlocked(ctx, st), nil
 	}
+	a.blocked = blockedTrial{}
 	err = a.attempt(ctx, l)
 	return a.history.pause, err
 }

@@ -24,13 +24,18 @@ type progress struct {
 	err      error       // of the last sweep
 }
 
-// attempt frees the node and stays until the driver serves. At its end it always undoes its
-// changes. found is what a trial has found on the node.
-func (a *Agent) attempt(ctx context.Context, found sweepResult) (err error) {
+// attempt frees the node and stays until the driver serves. Then it undoes its changes, whatever
+// has happened. found is what a trial has found on the node.
+func (a *Agent) attempt(ctx context.Context, found sweepResult) error {
 	a.mayHaveRecord = true
 	a.history.begin()
 	p := &progress{deadline: time.Now().Add(a.cfg.Timeout)}
-	defer func() { err = a.finish(ctx, p, err) }()
+	err := a.freeNode(ctx, p, found)
+	return a.finish(ctx, p, err)
+}
+
+// freeNode returns when the driver serves, or why the attempt is given up.
+func (a *Agent) freeNode(ctx context.Context, p *progress, found sweepResult) error {
 	r, err := a.prepareNode(ctx, found)
 	if err != nil {
 		return err
@@ -58,6 +63,7 @@ func (a *Agent) step(ctx context.Context, p *progress) (serves bool, err error) 
 		return false, fmt.Errorf("the driver did not come up: state %q, %s", st.State, st.Reason)
 	}
 	if !a.wantsFreeNode(st) {
+		p.freed = true
 		p.left = sweepResult{}
 		p.err = nil
 	} else if !time.Now().Before(p.sweepAt) {
@@ -79,7 +85,11 @@ func (a *Agent) sweepOnce(ctx context.Context, p *progress, st status.Snapshot) 
 	if errors.Is(err, errLost) {
 		return err
 	}
-	p.sweepAt = time.Now().Add(max(left.after, kubernetes.RetryAfter(err)))
+	wait := max(left.after, kubernetes.RetryAfter(err))
+	if err != nil || len(left.refused) > 0 {
+		wait = max(wait, blockedRetry)
+	}
+	p.sweepAt = time.Now().Add(wait)
 	if err != nil {
 		return nil //nolint:nilerr // it is tried again until the deadline
 	}
@@ -161,7 +171,7 @@ func (a *Agent) finish(ctx context.Context, p *progress, cause error) error {
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	done, err := a.putBack(bounded, a.isForeign)
+	done, err := a.putBack(bounded, a.cfg.UID)
 	a.mayHaveRecord = err != nil
 	switch {
 	case err != nil:

@@ -40,9 +40,6 @@ func granted(err error) error {
 	return err
 }
 
-// errForeign says that the annotation belongs to another instance.
-var errForeign = errors.New("another pod's eviction")
-
 // recordOf parses the node's annotation; false when there is none.
 func (a *Agent) recordOf(n kubernetes.NodeObject) (record, bool, error) {
 	text, ok := n.Metadata.Annotations[Annotation]
@@ -72,7 +69,7 @@ func (a *Agent) prepareNode(ctx context.Context, found sweepResult) (record, err
 		case err != nil:
 			return nil, err
 		case there && a.isForeign(old):
-			return nil, fmt.Errorf("%w stands: that of %s", errForeign, old.Pod)
+			return nil, fmt.Errorf("pod %s has begun an eviction on this node", old.Pod)
 		case there:
 			r = old
 			return nil, nil
@@ -149,14 +146,13 @@ func (a *Agent) pauseNext(ctx context.Context, l sweepResult) error {
 	return nil
 }
 
-// putBack undoes the changes in a record, except those that others have changed since, and removes
-// the record. It returns what was undone; "" when there was no record, or when keep returns true
-// for it.
-func (a *Agent) putBack(ctx context.Context, keep func(record) bool) (done string, err error) {
+// putBack undoes the changes in the record of the pod with this UID, except those that others have
+// changed since, and removes the record. It returns what was undone; "" without such a record.
+func (a *Agent) putBack(ctx context.Context, uid string) (done string, err error) {
 	err = a.change(ctx, func(n kubernetes.NodeObject) (patch, error) {
 		done = ""
 		r, there, err := a.recordOf(n)
-		if err != nil || !there || keep(r) {
+		if err != nil || !there || r.UID != uid {
 			return nil, err
 		}
 		labels := patch{}

@@ -42,18 +42,18 @@ func (h *history) failed(late []string, retryAfter, asked time.Duration) {
 	for _, uid := range late {
 		h.late[uid] = true
 	}
-	h.pause = max(grown(retryAfter, h.failures), asked)
+	h.pause = max(grown(retryAfter, h.failures, longestPause), asked)
 	h.pauseUntil = time.Now().Add(h.pause)
 }
 
 // grown returns the pause after a number of failures in a row: twice as long after each further
-// one.
-func grown(pause time.Duration, failures int) time.Duration {
+// one, up to longest.
+func grown(pause time.Duration, failures int, longest time.Duration) time.Duration {
 	for range failures - 1 {
-		if pause >= longestPause {
+		if pause >= longest {
 			break
 		}
-		pause = min(2*pause, longestPause)
+		pause = min(2*pause, longest)
 	}
 	return pause
 }

@@ -186,7 +186,7 @@ func TestGrown(t *testing.T) {
 	for _, first := range []time.Duration{time.Second, time.Minute, 29 * time.Minute, time.Hour} {
 		last := first
 		for failures := range 100 {
-			now := grown(first, failures)
+			now := grown(first, failures, longestPause)
 			assert.Equalf(t, true, now >= last && now <= max(first, longestPause), "%s after %d failures: %s", first, failures, now)
 			last = now
 		}
@@ -227,5 +227,35 @@ func TestRetryAfter(t *testing.T) {
 				assert.Equal(t, status.Serving, b.d.now())
 			})
 		}
+	}
+}
+
+// TestBlockedForLong: a budget that never allows an eviction costs the API server little, and the upgrade goes on
+// within seconds of its end. The list of nine pods has five pages here.
+func TestBlockedForLong(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		blocked, within time.Duration
+		most            int // requests
+	}{
+		{15 * time.Second, 15 * time.Second, 20},
+		{time.Hour, 40 * time.Second, 300},
+	} {
+		t.Run(tc.blocked.String(), func(t *testing.T) {
+			var pods []*corev1.Pod
+			for i := range 8 {
+				pods = append(pods, pod(fmt.Sprintf("train-%d", i), "ReplicaSet", gpu("nvidia.com/gpu")))
+			}
+			play(t, pods, func(t *testing.T, b *bench) {
+				b.budget = func(string) error { return budgetSays("never") }
+				b.run(tc.blocked)
+				calls := b.see().calls
+				assert.Equalf(t, true, calls <= tc.most, "%d requests in %s", calls, tc.blocked)
+				assert.Equal(t, "Blocked", b.reasons())
+				b.locked(func() { b.budget = nil })
+				time.Sleep(tc.within)
+				assert.Equalf(t, true, b.see().patches > 0, "it goes on within %s", tc.within)
+			})
+		})
 	}
 }

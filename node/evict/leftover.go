@@ -10,26 +10,16 @@ import (
 
 // handleRecord handles a record on the node. A record of this pod means that this process was
 // killed in the middle of an upgrade: it continues where the driver still needs it. The changes of
-// another pod's record are undone when that pod is gone. wait > 0 means that the record is still
-// there and has to be looked at again.
+// another pod's record are undone when that pod is gone. It returns the time until the next step.
 func (a *Agent) handleRecord(
 	ctx context.Context,
 	st status.Snapshot,
-) (wait time.Duration, err error) {
-	n, err := a.getNode(ctx)
-	if err != nil {
-		return clusterRetry, err
-	}
-	r, there, err := a.recordOf(n)
+	r record,
+) (time.Duration, error) {
 	switch {
-	case err != nil:
-		return a.cfg.RetryAfter, err
-	case !there:
-		a.mayHaveRecord = false
-		return 0, nil
 	case !a.isForeign(r) && (a.wantsFreeNode(st) || a.isStarting(st)):
 		a.log.Info("continuing what was begun", "since", r.Since, "changes", r.changes())
-		err = a.attempt(ctx, sweepResult{})
+		err := a.attempt(ctx, sweepResult{})
 		return a.history.pause, err
 	// A driver that asks has the node's lock, so no other pod can be in the middle of an upgrade.
 	case a.isForeign(r) && !a.wantsFreeNode(st):
@@ -49,7 +39,7 @@ func (a *Agent) handleRecord(
 			return foreignRetry, nil
 		}
 	}
-	done, err := a.putBack(ctx, func(now record) bool { return now.UID != r.UID })
+	done, err := a.putBack(ctx, r.UID)
 	if err != nil {
 		return clusterRetry, err
 	}

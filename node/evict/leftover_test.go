@@ -136,6 +136,42 @@ func TestAnotherPodWorks(t *testing.T) {
 	})
 }
 
+// TestRecordAppears: another pod's record that appears after the start of this program is undone, too, when that
+// pod is gone and this one's driver asks.
+func TestRecordAppears(t *testing.T) {
+	play(t, crowd(), func(t *testing.T, b *bench) {
+		defer b.start()()
+		time.Sleep(time.Minute)
+		r := record{Pod: "nvidia/driver-old", UID: "uid-driver-old", Cordoned: true, Labels: map[string]string{deployPrefix + "device-plugin": "true"}}
+		b.locked(func() {
+			b.node.Spec.Unschedulable = true
+			b.node.Labels[deployPrefix+"device-plugin"] = pausedSuffix
+			b.annotate(Annotation, r.String())
+		})
+		b.d.begin(t.Context())
+		time.Sleep(time.Minute)
+		b.pristine(false)
+		assert.Equal(t, status.Serving, b.d.now())
+	})
+}
+
+// TestStartHangs: the program was killed when the driver went on, and the driver does not come up. The message of the
+// next instance is about the driver, not about the node.
+func TestStartHangs(t *testing.T) {
+	play(t, crowd(), func(t *testing.T, b *bench) {
+		r := record{Pod: "nvidia/driver-abc", UID: "uid-driver-abc", Cordoned: true}
+		b.locked(func() {
+			b.node.Spec.Unschedulable = true
+			b.annotate(Annotation, r.String())
+		})
+		b.d.state(status.Starting, "load")
+		defer b.start()()
+		time.Sleep(6 * time.Minute)
+		b.pristine(false)
+		assert.Contains(t, b.log.String(), "is free of GPU pods, but driver 535.261.03 does not serve after 5m0s")
+	})
+}
+
 // TestBrokenRecord: a record that cannot be parsed is left to a person, and no upgrade begins.
 func TestBrokenRecord(t *testing.T) {
 	play(t, crowd(), func(t *testing.T, b *bench) {

@@ -26,11 +26,14 @@ type message struct {
 	at   time.Time
 }
 
-// report writes a message to the log and to Events, the same message at most once a minute. Without
-// the permission there are no Events, which is logged once.
+// report writes a message to the log and to Events: the same message to the log at most once a
+// minute, to Events at most once in five. Without the permission there are no Events, which is
+// logged once.
 func (a *Agent) report(ctx context.Context, reason, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if last := a.messages[reason]; last.text == text && time.Since(last.at) < repeatAfter {
+	last := a.messages[reason]
+	repeated := last.text == text
+	if repeated && time.Since(last.at) < repeatAfter {
 		return
 	}
 	a.messages[reason] = message{text, time.Now()}
@@ -47,7 +50,7 @@ func (a *Agent) report(ctx context.Context, reason, format string, args ...any) 
 	}
 	bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	err := a.events.Send(bounded, true)
+	err := a.events.Send(bounded, !repeated)
 	if ctx.Err() != nil {
 		return
 	}

@@ -16,11 +16,14 @@ type sweepResult struct {
 	// the operands among them, which end when they are paused.
 	claims, claimOperands int
 
-	late     []string      // UIDs of the pods that have not ended yet
-	evicted  []*Pod        // by this sweep
-	after    time.Duration // the server asks not to evict again before
-	busy     bool          // the server takes no more requests now
-	returned bool          // a pod comes back again and again
+	late    []string      // UIDs of the pods that have not ended yet
+	evicted []*Pod        // by this sweep
+	after   time.Duration // the server asks not to evict again before
+	busy    bool          // the server takes no more requests now
+	// firstRefused is the first pod that the server does not evict; nil: none, or none was asked for.
+	firstRefused *Pod
+	firstReason  string // of the server
+	returned     bool   // a pod comes back again and again
 }
 
 func (l sweepResult) isFree() bool { return len(l.ending)+len(l.refused)+len(l.plugins) == 0 }
@@ -120,6 +123,10 @@ func (a *Agent) end(ctx context.Context, p *Pod, k kind, claims, trial bool, l *
 	case ctx.Err() != nil:
 	case refused.reason != "":
 		l.refused = append(l.refused, "pod "+p.String()+": "+refused.reason)
+		if l.firstRefused == nil {
+			l.firstRefused = p
+			l.firstReason = refused.reason
+		}
 	case !trial:
 		a.log.Info("evicted", "pod", p.String())
 		a.reportData(ctx, p)
