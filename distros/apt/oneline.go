@@ -93,8 +93,12 @@ func (s *Source) option(key string, values []string) error {
 		return nil
 	}
 	switch key {
-	case "arch", "arch+":
+	case "arch":
 		s.Architectures = append(s.Architectures, values...)
+	case "arch+": // without arch= it adds to all
+		if len(s.Architectures) > 0 {
+			s.Architectures = append(s.Architectures, values...)
+		}
 	case "arch-":
 		return distros.BadSources(
 			"%s: arch-= is not supported; name the architectures with arch=",

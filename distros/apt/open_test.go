@@ -153,6 +153,10 @@ func TestOpenRefuses(t *testing.T) {
 		{"past its validity", func(a *archive, _ *Options) { a.Head += "Valid-Until: Sat, 27 Jun 2026 10:00:00 UTC\n" }, nil, pgp.ErrExpired, "Valid-Until"},
 		{"from the future", func(a *archive, _ *Options) { a.Head = strings.Replace(a.Head, "20 Jun 2026", "20 Jul 2026", 1) }, nil, distros.ErrIndex, "clock"},
 		{"another suite", func(a *archive, _ *Options) { a.Head = strings.Replace(a.Head, "bookworm", "bullseye", 1) }, nil, distros.ErrIndex, "bullseye"},
+		{"another suite, with a slash in front", nil, func(a *archive, o *Options) {
+			o.Sources[0].Suites = []string{"/bullseye"}
+			a.Files["/debian/dists//bullseye/InRelease"] = a.Files["/debian/dists/bookworm/InRelease"]
+		}, distros.ErrIndex, "bullseye"},
 		{"lying index", nil, func(a *archive, _ *Options) {
 			a.Files[gz] = bytes.Repeat([]byte{1}, len(a.Files[gz]))
 		}, distros.ErrIndex, "Packages"},
@@ -283,32 +287,46 @@ func TestDigestAndOffline(t *testing.T) {
 	}
 }
 
-// A mirror whose servers are not all of the same day answers in turns: the newest Release file that was verified stays.
+// A mirror whose servers are not all of the same day answers in turns: the newest Release file that was verified
+// stays, also if the server has one in the other form only.
 func TestOlderReleaseIsRefused(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	o := a.options(t)
-	publish := func(packages, date string, by *openpgp.Entity) {
+	publish := func(packages, date string, by *openpgp.Entity, detached bool) {
+		const dir = "/debian/dists/bookworm"
 		a.packages = map[string]string{"main/binary-amd64": packages}
 		a.Head = strings.Replace(bookworm, "20 Jun 2026", date, 1)
 		a.publish(t, by)
+		if detached {
+			text := a.release(t, dir)
+			a.Files[dir+"/Release"] = []byte(text)
+			a.Files[dir+"/Release.gpg"] = repotest.Detached(t, text, testNow.AddDate(0, 0, -10), by)
+			delete(a.Files, dir+"/InRelease")
+		}
 	}
 	for i, c := range []struct {
 		version, date string
 		by            *openpgp.Entity
+		detached      bool
 		want          string // version that is resolved, "" for an error
 		notes         int
 	}{
-		{"2", "20 Jun 2026", keys().ed, "2", 0},
-		{"1", "19 Jun 2026", keys().ed, "2", 1},
-		{"1", "19 Jun 2026", keys().ed, "2", 1},
-		{"2", "20 Jun 2026", keys().ed, "2", 0},
-		{"3", "21 Jun 2026", keys().ed, "3", 0},
-		{"9", "22 Jun 2026", keys().stranger, "", 0},
-		{"3", "21 Jun 2026", keys().ed, "3", 0}, // what a stranger signed does not count
+		{"2", "20 Jun 2026", keys().ed, false, "2", 0},
+		{"1", "19 Jun 2026", keys().ed, false, "2", 1},
+		{"1", "19 Jun 2026", keys().ed, false, "2", 1},
+		{"2", "20 Jun 2026", keys().ed, false, "2", 0},
+		{"3", "21 Jun 2026", keys().ed, false, "3", 0},
+		{"9", "22 Jun 2026", keys().stranger, false, "", 0},
+		{"1", "19 Jun 2026", keys().ed, false, "3", 1}, // what a stranger signed does not count
+		{"1", "19 Jun 2026", keys().ed, true, "3", 1},
+		{"4", "22 Jun 2026", keys().ed, true, "4", 0},
+		{"1", "19 Jun 2026", keys().ed, true, "4", 1},
+		{"9", "23 Jun 2026", keys().stranger, true, "", 0},
+		{"1", "19 Jun 2026", keys().ed, false, "4", 1},
 	} {
 		a.Lock()
-		publish("a "+c.version, c.date, c.by)
+		publish("a "+c.version, c.date, c.by, c.detached)
 		a.Unlock()
 		x, err := openIndex(t.Context(), o)
 		if c.want == "" {
@@ -321,7 +339,7 @@ func TestOlderReleaseIsRefused(t *testing.T) {
 		assert.Equalf(t, c.notes, len(x.Notes()), "%d: notes %q", i, x.Notes())
 	}
 	a.Lock()
-	publish("a 1", "19 Jun 2026", keys().ed)
+	publish("a 1", "19 Jun 2026", keys().ed, false)
 	a.Unlock()
 	o.AllowRollback = true
 	got := require.Value(require.Value(openIndex(t.Context(), o))(t).Resolve(nil, []string{"a"}))(t)

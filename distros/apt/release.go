@@ -154,7 +154,7 @@ func (r *release) check(suite string, now time.Time, allowExpired bool) error {
 		return nil // flat repositories have no name
 	}
 	// "buster/updates" names itself buster, and Pulp calls "jammy/site/7" jammy.
-	for name := suite; name != "."; name = path.Dir(name) {
+	for name := strings.TrimLeft(suite, "/"); name != "."; name = path.Dir(name) {
 		if name == r.suite || name == r.codename {
 			return nil
 		}

@@ -18,6 +18,8 @@ func TestReadSources(t *testing.T) {
 deb http://archive.example/ubuntu xenial main restricted # more
 deb-src http://archive.example/ubuntu xenial main
 deb	[ arch=amd64,i386 signed-by=/k/a.gpg,/k/b.gpg trusted=yes check-valid-until=no by-hash=no lang=en ]	http://x.example/ ./
+deb [arch+=i386] http://y.example/ ./
+deb [arch=arm64 arch+=amd64] http://y.example/ ./
 deb cdrom:[Debian]/ bookworm main
 `)},
 		"etc/apt/sources.list.d/z.list": {Data: []byte("deb https://z.example/p stable main\r\n")},
@@ -63,6 +65,8 @@ signed-by:
 			Origin: "etc/apt/sources.list:4", URIs: []string{"http://x.example/"}, Suites: []string{"./"}, Components: []string{}, Architectures: []string{"amd64", "i386"},
 			SignedBy: []string{"/k/a.gpg", "/k/b.gpg"}, Trusted: true, NoValidUntil: true, NoByHash: true,
 		},
+		{Origin: "etc/apt/sources.list:5", URIs: []string{"http://y.example/"}, Suites: []string{"./"}, Components: []string{}},
+		{Origin: "etc/apt/sources.list:6", URIs: []string{"http://y.example/"}, Suites: []string{"./"}, Components: []string{}, Architectures: []string{"arm64", "amd64"}},
 		{
 			Origin: "etc/apt/sources.list.d/debian.sources (entry 1)", URIs: []string{"http://deb.example/debian"},
 			Suites: []string{"bookworm", "bookworm-updates"}, Components: []string{"main", "contrib"}, SignedBy: []string{"/usr/share/keyrings/debian.gpg"},
