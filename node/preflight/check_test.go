@@ -79,8 +79,8 @@ var cases = []struct {
 	{"sys of a pod's sandbox", "privileges", map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "sysfs sysfs rw", "sysfs sysfs ro", 1)}, nil, OK, "privileged", ""},
 	{"no status", "privileges", map[string]string{"proc/self/status": "gone"}, nil, Skipped, "not known", ""},
 
-	{"no hostPID", "host-pid", nil, func(i *Input) { i.Host = i.Root }, Warning, "out of sight", "hostPID: true"},
-	{"bare machine", "host-pid", map[string]string{"proc/self/mountinfo": "1 0 8:1 / / rw - ext4 /dev/vda1 rw\n"}, func(i *Input) { i.Host = i.Root }, OK, "not in a container", ""},
+	{"no hostPID", "host-pid", ownPIDs, func(i *Input) { i.Host = i.Root }, Warning, "out of sight", "hostPID: true"},
+	{"bare machine", "host-pid", nil, func(i *Input) { i.Host = i.Root }, OK, "not in a container", ""},
 
 	{"not shared", "run-shared", map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, " shared:13", "", 1)}, nil, Blocked, "seen by nobody else", "Bidirectional"},
 	{"slave", "run-shared", map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "shared:13", "master:13", 1)}, nil, Blocked, "seen by nobody else", "Bidirectional"},
@@ -94,15 +94,17 @@ var cases = []struct {
 	{"bare machine, private mounts", "run-shared", map[string]string{
 		"proc/self/mountinfo": "1 0 8:1 / / rw - ext4 /dev/vda1 rw\n", "proc/self/ns/mnt": "-> mnt:[4026531840]",
 	}, func(i *Input) { i.Host = i.Root }, OK, "shares the mounts of process 1", ""},
-	{"container without hostPID", "run-shared", map[string]string{
-		"proc/self/mountinfo": strings.Replace(goodMounts, " shared:13", "", 1), "proc/self/ns/mnt": "-> mnt:[4026531840]",
-	}, func(i *Input) { i.Host = i.Root }, Blocked, "seen by nobody else", "Bidirectional"},
+	{"container without hostPID", "run-shared", ownPIDs, func(i *Input) { i.Host = i.Root }, Blocked, "seen by nobody else", "Bidirectional"},
 	{"no mountinfo", "run-shared", map[string]string{"proc/self/mountinfo": "gone"}, nil, Skipped, "not known", ""},
 
 	{"no GPU", GPUPresent, nil, func(i *Input) { i.GPUs = nil }, Blocked, "no display device", "pci-10de.present"},
 
 	{"nouveau", GPUDriver, nil, bound("nouveau", 0, false), Blocked, "0000:05:00.0 (NVIDIA A100-SXM4-40GB, 10de:20b0) is bound to nouveau", "--unload-nouveau"},
 	{"nouveau to unload", GPUDriver, nil, bound("nouveau", 0, true), Warning, "unused: it will be unloaded", "blacklist"},
+	{"two with nouveau to unload", GPUDriver, nil, func(i *Input) {
+		bound("nouveau", 0, true)(i)
+		i.GPUs = append(i.GPUs, at("0000:06:00.0", gpu(a100, "nouveau")))
+	}, Warning, "0000:05:00.0 (NVIDIA A100-SXM4-40GB, 10de:20b0), 0000:06:00.0 (NVIDIA A100-SXM4-40GB, 10de:20b0) and unused", "blacklist"},
 	{"nouveau in use", GPUDriver, nil, bound("nouveau", 2, true), Blocked, "bound to nouveau", "reboot"},
 	{"nova", GPUDriver, nil, bound("nova_core", 0, true), Blocked, "bound to nova_core", "nova_drm"},
 	{"vfio-pci", GPUDriver, nil, bound("vfio-pci", 0, false), Blocked, "lent to vfio-pci", "echo 0000:05:00.0 > /sys/bus/pci/drivers/vfio-pci/unbind"},
@@ -235,6 +237,9 @@ var cases = []struct {
 	{"overridden", "kernel-limit", nil, func(i *Input) {
 		i.Info.Kernel.Max, i.Info.Overridden = "5.15", []string{driverinfo.KernelTooNew}
 	}, Warning, "the rule was overridden", "newer driver"},
+	{"overridden, and broken all the same", "kernel-limit", map[string]string{"proc/version": debianVersion}, func(i *Input) {
+		i.Info.Kernel.Max, i.Info.Overridden, i.Info.Kernel.Broken = "5.15", []string{driverinfo.KernelTooNew}, brokenRange()
+	}, Blocked, "do not work on kernel", "KERNEL_MODULE_TYPE"},
 	{"no toolchain", "kernel-limit", nil, func(i *Input) { thin(release)(i); i.Info.Kernel.Max = "5.15" }, Skipped, "nothing can be compiled", ""},
 	{"modules for it", "kernel-limit", nil, func(i *Input) { i.Info.Kernel.Max, i.HaveModules = "5.15", true }, OK, "at hand", ""},
 
@@ -290,6 +295,13 @@ var cases = []struct {
 	{"disk of this machine", Disk, nil, func(i *Input) { i.Free, i.NeedDisk = nil, 1 }, OK, "free in /state/nvidia-driver", ""},
 	{"nothing to compile", Disk, nil, func(i *Input) { i.CanCompile = false }, Skipped, "nothing", ""},
 	{"no disk needed", Disk, nil, func(i *Input) { i.StateDir = "" }, Skipped, "nothing", ""},
+}
+
+// ownPIDs is a container without hostPID, whose root is the disk of a snapshotter (btrfs, devmapper) and not an overlay.
+var ownPIDs = map[string]string{
+	"proc/self/mountinfo": strings.NewReplacer(" shared:13", "", "overlay overlay rw,lowerdir=/a", "ext4 /dev/vda1 rw").Replace(goodMounts),
+	"proc/self/ns/mnt":    "-> mnt:[4026531840]",
+	"proc/self/ns/pid":    "-> pid:[4026532002]",
 }
 
 func bound(driver string, refs int, unload bool) func(*Input) {

@@ -56,20 +56,20 @@ func (in *Input) effective() (bits uint64, found bool) {
 func checkHostPID(in *Input) Check {
 	_, err := in.host()
 	switch {
-	case err != nil && in.bare():
+	case err == nil:
+		return ok("the host's processes are in sight")
+	case in.hostPID():
 		return ok("not in a container")
-	case err != nil:
-		return warn("Set hostPID: true in the pod.", "the host's processes are out of sight: "+
-			"who uses a GPU cannot be found out when the driver is to be stopped")
 	}
-	return ok("the host's processes are in sight")
+	return warn("Set hostPID: true in the pod.", "the host's processes are out of sight: "+
+		"who uses a GPU cannot be found out when the driver is to be stopped")
 }
 
-// bare says whether the root is a disk and not that of a container: then process 1 is the host's,
-// although the root is our own.
-func (in *Input) bare() bool {
-	m, err := in.mountOf("/")
-	return err == nil && m.FSType != "overlay"
+// hostPID says whether process 1 is the host's, although its root is our own: the kernel's first PID
+// namespace has this number (PROC_PID_INIT_INO).
+func (in *Input) hostPID() bool {
+	namespace, err := os.Readlink(filepath.Join(in.Proc, "self/ns/pid"))
+	return err == nil && namespace == "pid:[4026531836]"
 }
 
 // checkRunShared checks the mount propagation of RunDir. The driver root is a mount below RunDir,
@@ -104,7 +104,7 @@ func checkRunShared(in *Input) Check {
 // sameMounts says whether the host's process 1 has our mount namespace. Then no propagation is
 // needed.
 func (in *Input) sameMounts() bool {
-	if _, err := in.host(); err != nil && !in.bare() {
+	if _, err := in.host(); err != nil && !in.hostPID() {
 		return false // process 1 is our own
 	}
 	ours, err := os.Readlink(filepath.Join(in.Proc, "self/ns/mnt"))

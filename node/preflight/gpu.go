@@ -29,14 +29,13 @@ func checkPresent(in *Input) Check {
 // nouveau. A GPU that is lent prevents the start only if no other is left: the driver loads only if
 // it finds a GPU.
 func checkBound(in *Input) Check {
-	var taken, lent, fixes []string
-	noted := ""
+	var taken, lent, unloads, fixes []string
 	for _, g := range in.GPUs {
-		fix, note := in.unbind(g)
-		if note != "" {
-			noted = note
-		}
+		fix := in.unbind(g)
 		switch {
+		case fix == "" && g.Driver == "nouveau":
+			unloads = append(unloads, in.Supported.label(g))
+			continue
 		case fix == "":
 			continue
 		case g.Lent():
@@ -66,11 +65,11 @@ func checkBound(in *Input) Check {
 		return block(fix, "%s", finding)
 	case len(taken) > 0:
 		return warn(fix, "%s; the driver takes the other GPUs only", finding)
-	case noted != "":
+	case len(unloads) > 0:
 		return warn(
 			"Keep nouveau from loading at boot: blacklist it on the host and make the initramfs anew.",
-			"%s",
-			noted,
+			"nouveau is bound to %s and unused: it will be unloaded",
+			strings.Join(unloads, ", "),
 		)
 	case len(lent) > 0:
 		return ok("%s; the driver takes the other GPUs", finding)
@@ -80,8 +79,8 @@ func checkBound(in *Input) Check {
 }
 
 // unbind says how to take a GPU from the driver that it is bound to; "" when the GPU is free or
-// will be. The note is about a GPU that will be taken.
-func (in *Input) unbind(g devices.GPU) (fix, note string) {
+// will be.
+func (in *Input) unbind(g devices.GPU) string {
 	write := fmt.Sprintf("echo %s > /sys/bus/pci/drivers/%s/unbind", g.Address, g.Driver)
 	switch g.Driver {
 	case "", "nvidia":
@@ -89,42 +88,40 @@ func (in *Input) unbind(g devices.GPU) (fix, note string) {
 			return fmt.Sprintf(
 				"Give the GPU back (echo > /sys/bus/pci/devices/%s/driver_override), or keep the driver off this node: it is set up for pass-through.",
 				g.Address,
-			), ""
+			)
 		}
-		return "", ""
+		return ""
 	case "nouveau":
 		m, _ := in.module("nouveau")
 		if in.UnloadNouveau && m.Refs == 0 {
-			return "", "nouveau is bound to " + in.Supported.label(
-				g,
-			) + " and unused: it will be unloaded"
+			return ""
 		}
 		if m.Refs == 0 {
-			return "Let the entrypoint unload nouveau: set --unload-nouveau. To keep it away, blacklist it on the host (/etc/modprobe.d: blacklist nouveau, options nouveau modeset=0) and make the initramfs anew.", ""
+			return "Let the entrypoint unload nouveau: set --unload-nouveau. To keep it away, blacklist it on the host (/etc/modprobe.d: blacklist nouveau, options nouveau modeset=0) and make the initramfs anew."
 		}
-		return "Nouveau is in use by a console or a display: blacklist it on the host (/etc/modprobe.d: blacklist nouveau, options nouveau modeset=0), make the initramfs anew and reboot.", ""
+		return "Nouveau is in use by a console or a display: blacklist it on the host (/etc/modprobe.d: blacklist nouveau, options nouveau modeset=0), make the initramfs anew and reboot."
 	case "nova_core", "nova-core", "NovaCore":
-		return "Blacklist nova_core and nova_drm on the host (/etc/modprobe.d), make the initramfs anew and reboot.", ""
+		return "Blacklist nova_core and nova_drm on the host (/etc/modprobe.d), make the initramfs anew and reboot."
 	case "vfio-pci":
 		return fmt.Sprintf(
 			"Stop the virtual machine that has the GPU and give it back (%s), or keep the driver off this node: it is set up for pass-through.",
 			write,
-		), ""
+		)
 	case "pci-stub":
 		return fmt.Sprintf(
 			"Give the GPU back (%s) and remove it from pci-stub.ids on the kernel command line.",
 			write,
-		), ""
+		)
 	case "nvidiafb", "rivafb":
 		return fmt.Sprintf(
 			"Blacklist %s on the host (/etc/modprobe.d), make the initramfs anew and reboot.",
 			g.Driver,
-		), ""
+		)
 	default:
 		return fmt.Sprintf(
 			"Take the GPU from that driver (%s) and blacklist it on the host.",
 			write,
-		), ""
+		)
 	}
 }
 
@@ -136,11 +133,11 @@ func checkSupported(in *Input) Check {
 	if in.SupportedErr != nil {
 		return skip("cannot tell which GPUs driver %s supports: %v", in.Info.Driver, in.SupportedErr)
 	}
-	if len(in.GPUs) == 0 || in.Supported.Len() == 0 {
+	gpus := devices.Ours(in.GPUs)
+	if len(gpus) == 0 || in.Supported.Len() == 0 {
 		return skip("no GPU, or no list of GPUs")
 	}
 	var legacy, unknown, unlisted, branches []string
-	gpus := devices.Ours(in.GPUs)
 	for _, g := range gpus {
 		c, known := in.Supported.Lookup(g)
 		switch n := driverinfo.Branch(c.Legacy); {

@@ -38,6 +38,7 @@ func goodFiles() map[string]string {
 		"proc/self/mountinfo":                                  goodMounts,
 		"proc/self/ns/mnt":                                     "-> mnt:[4026532000]",
 		"proc/1/ns/mnt":                                        "-> mnt:[4026531840]",
+		"proc/self/ns/pid":                                     "-> pid:[4026531836]",
 		"root/etc/os-release":                                  "ID=debian\nVERSION_ID=\"12\"\n",
 		"host/usr/lib/os-release":                              "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nVERSION_ID=\"12\"\nID=debian\n",
 		"host/etc/os-release":                                  "-> ../usr/lib/os-release",

@@ -76,52 +76,50 @@ func madeFor(system, id, version string) bool {
 	return err == nil && d.Matches(id, version) || id+version == system
 }
 
+// checkKernelRule asks the rules about kernels on which the driver does not compile or work. A rule
+// that the image's builder has overridden only warns; the others count all the same.
 func checkKernelRule(in *Input) Check {
-	rule := in.Info
 	running := RunningKernel(in.Proc, in.Release)
-	rule.Overridden = nil
-	err := rule.CheckKernel(in.Release)
-	overridden := in.Info.CheckKernel(in.Release) == nil
-	broken := rule.CheckFlavour(running, in.Flavour)
-	switch {
-	case err != nil:
-		broken = nil
-	case broken != nil:
-		err = broken
-		overridden = in.Info.CheckFlavour(running, in.Flavour) == nil
-	default:
-		return ok("driver %s compiles on kernel %s", in.Info.Driver, in.Release)
+	limit := in.Info.CheckKernel(in.Release)
+	broken := in.Info.CheckFlavour(running, in.Flavour)
+	all := in.Info
+	all.Overridden = nil
+	rule := all.CheckKernel(in.Release)
+	flavourRule := all.CheckFlavour(running, in.Flavour)
+	if rule == nil && flavourRule != nil {
+		rule = flavourRule
 	}
 	switch {
+	case rule == nil:
+		return ok("driver %s compiles on kernel %s", in.Info.Driver, in.Release)
 	case in.HaveModules:
 		return ok("modules for kernel %s are at hand", in.Release)
 	case !in.CanCompile:
 		return skip("nothing can be compiled")
-	case overridden:
-		return warn(
-			"If the compile fails, use a newer driver or an older kernel.",
-			"%v; the rule was overridden",
-			err,
-		)
-	case broken != nil && !broken.Certain:
-		return warn(
-			"If the compile fails, use a newer driver, an older kernel or the other flavour of the modules.",
-			"%v",
-			err,
-		)
-	case broken != nil:
-		return block(
-			"Use a newer driver, an older kernel or the other flavour of the modules (KERNEL_MODULE_TYPE); --skip-preflight kernel-limit tries it all the same.",
-			"%v",
-			err,
-		)
-	default:
+	case limit != nil:
 		return block(
 			"Use a driver for this kernel (driver-build kernels --os SYSTEM lists which drivers compile on which) or another kernel; --skip-preflight kernel-limit tries it all the same.",
 			"%v",
-			err,
+			limit,
+		)
+	case broken != nil && broken.Certain:
+		return block(
+			"Use a newer driver, an older kernel or the other flavour of the modules (KERNEL_MODULE_TYPE); --skip-preflight kernel-limit tries it all the same.",
+			"%v",
+			broken,
+		)
+	case broken != nil:
+		return warn(
+			"If the compile fails, use a newer driver, an older kernel or the other flavour of the modules.",
+			"%v",
+			broken,
 		)
 	}
+	return warn(
+		"If the compile fails, use a newer driver or an older kernel.",
+		"%v; the rule was overridden",
+		rule,
+	)
 }
 
 // RunningKernel finds out from which release of kernel.org a running kernel was made; proc is
