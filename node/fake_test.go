@@ -245,7 +245,7 @@ func (w *world) files(folder, version string, extra ...string) (*kbuild.Set, err
 			set.Omitted = []kbuild.Omission{{Module: name, Reason: "it does not compile: no such field"}}
 			continue
 		}
-		content, module := []byte(name+version), underscores(name)
+		content, module := []byte(name+version), kmod.ModuleName(name)
 		if (status.Module{Name: module}).Companion() {
 			content = append(content, w.build...)
 		}

@@ -30,7 +30,7 @@ func (n *Node) surveyHost(facts Facts) (Facts, error) {
 		return facts, err
 	}
 	for _, name := range facts.Want.Modules {
-		module := underscores(name)
+		module := kmod.ModuleName(name)
 		shown, err := n.Kernel.Params(module)
 		if err != nil { // nothing is shown of it
 			continue
@@ -58,7 +58,7 @@ func (n *Node) surveyHost(facts Facts) (Facts, error) {
 // loadedOf divides modules into those that are loaded and the others.
 func loadedOf(k Kernel, names []string) (loaded, others []string, err error) {
 	for _, name := range names {
-		there, err := isLoaded(k, underscores(name))
+		there, err := isLoaded(k, kmod.ModuleName(name))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -75,7 +75,7 @@ func loadedOf(k Kernel, names []string) (loaded, others []string, err error) {
 // what to do; "" if it can.
 func hostUnfit(k Kernel, driver string) (text, fix string) {
 	for _, name := range driverinfo.RequiredModules() {
-		live, err := k.Module(underscores(name))
+		live, err := k.Module(kmod.ModuleName(name))
 		if err != nil {
 			text = fmt.Sprintf("the node's own system is to bring the modules (--modules=host), "+
 				"and %s is not loaded: %v", name, err)
@@ -93,7 +93,7 @@ func hostUnfit(k Kernel, driver string) (text, fix string) {
 // loadedByHost returns the record of the modules that the node's system loaded.
 func loadedByHost(k Kernel, w Want) (all []status.Module) {
 	for _, name := range w.Modules {
-		live, err := k.Module(underscores(name))
+		live, err := k.Module(kmod.ModuleName(name))
 		if err != nil {
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"strings"
 
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -55,5 +54,3 @@ func isLoaded(k Kernel, module string) (bool, error) {
 	}
 	return true, err
 }
-
-func underscores(file string) string { return strings.ReplaceAll(file, "-", "_") }

@@ -10,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -31,17 +32,14 @@ func (n *Node) survey(ctx context.Context, previous *status.Driver) (facts Facts
 	if n.cfg.ByHost() {
 		return n.surveyHost(facts)
 	}
-	flavour, reason, err := n.Hardware.Flavour(facts.GPUs, n.Release, n.cfg.ModuleType)
-	if err != nil {
-		return facts, fmt.Errorf("%w: %w", config.ErrConfig, err)
-	}
 	mellanox, err := n.rdma()
 	if err != nil {
 		return facts, err
 	}
-	facts.Want = want(n.cfg, n.Info.Driver, flavour, n.Release, mellanox)
-	n.Log.Info("driver chosen", "driver", facts.Want.Driver, "flavour", flavour,
-		"kernel", n.Release, "gpus", len(facts.GPUs), "reason", reason)
+	facts.Want, err = n.choose(facts.GPUs, n.Release, mellanox)
+	if err != nil {
+		return facts, err
+	}
 	facts.ModuleSet, err = n.find(ctx, facts.ModuleSet)
 	if err != nil {
 		return facts, err
@@ -52,6 +50,17 @@ func (n *Node) survey(ctx context.Context, previous *status.Driver) (facts Facts
 	}
 	facts.Loaded, err = n.compareLoaded(facts)
 	return facts, err
+}
+
+// choose chooses the flavour of the modules for a kernel, and returns what want does.
+func (n *Node) choose(gpus []devices.GPU, release string, mellanox bool) (Want, error) {
+	flavour, reason, err := n.Hardware.Flavour(gpus, release, n.cfg.ModuleType)
+	if err != nil {
+		return Want{}, fmt.Errorf("%w: %w", config.ErrConfig, err)
+	}
+	n.Log.Info("driver chosen", "driver", n.Info.Driver, "flavour", flavour, "kernel", release,
+		"gpus", len(gpus), "reason", reason)
+	return want(n.cfg, n.Info.Driver, flavour, release, mellanox), nil
 }
 
 // want returns the modules of this image's driver for a kernel. The files to load are in order,

@@ -40,7 +40,7 @@ func TestNarrow(t *testing.T) {
 	set := func(names ...string) *kbuild.Set {
 		s := &kbuild.Set{}
 		for _, name := range names {
-			s.Modules = append(s.Modules, kbuild.File{Name: name, Info: kmod.Info{Name: underscores(name)}})
+			s.Modules = append(s.Modules, kbuild.File{Name: name, Info: kmod.Info{Name: kmod.ModuleName(name)}})
 		}
 		return s
 	}

@@ -106,7 +106,7 @@ func (m ModuleSet) files() (files []status.Module) {
 		if !found {
 			continue
 		}
-		module := underscores(name)
+		module := kmod.ModuleName(name)
 		files = append(files, status.Module{
 			Name:       module,
 			SrcVersion: f.Info.SrcVersion,
@@ -127,7 +127,7 @@ func (m ModuleSet) wanted() wantedDriver {
 		Files:   m.files(),
 	}
 	for _, file := range m.Want.Modules {
-		w.Modules = append(w.Modules, underscores(file))
+		w.Modules = append(w.Modules, kmod.ModuleName(file))
 	}
 	return w
 }
@@ -143,7 +143,7 @@ func (m ModuleSet) checkParams(folder string) error {
 		if !found {
 			return fmt.Errorf("the set of modules (%s) has no %s", m.Source, name)
 		}
-		err := f.Info.CheckParams(m.Options.For(underscores(name)))
+		err := f.Info.CheckParams(m.Options.For(kmod.ModuleName(name)))
 		if err != nil {
 			return fmt.Errorf("%w: %w; correct %s/%s.conf or /etc/modprobe.d",
 				config.ErrConfig, err, folder, name)

@@ -3,10 +3,8 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
@@ -33,13 +31,11 @@ func (n *Node) Compile(ctx context.Context, release string) (*kbuild.Set, string
 	if err != nil {
 		return nil, "", err
 	}
-	flavour, reason, err := n.Hardware.Flavour(gpus, release, n.cfg.ModuleType)
+	wanted, err := n.choose(gpus, release, false)
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: %w", config.ErrConfig, err)
+		return nil, "", err
 	}
-	n.Log.Info("driver chosen", "driver", n.Info.Driver, "flavour", flavour, "kernel", release,
-		"reason", reason)
-	m := ModuleSet{Info: n.Info, Want: want(n.cfg, n.Info.Driver, flavour, release, false)}
+	m := ModuleSet{Info: n.Info, Want: wanted}
 	m.Set, m.Source, err = n.Supplier.Find(ctx, m.Want)
 	if err != nil {
 		m.Set = nil

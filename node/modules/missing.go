@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/status"
@@ -79,11 +79,14 @@ func (g Group) Check(kernel string) (text, fix string) {
 	return strings.Join(slices.Concat(texts, fine), "; "), strings.Join(fixes, " ")
 }
 
-// firstOpen is the first nvidia-fs that NVIDIA supports with the open kernel modules only. Older
-// ones find the driver with symbol_get, and the kernel named by firstGPLOnly is the first that
-// refuses that for modules which do not offer their symbols to GPL modules alone (commit
-// 9011e49d54dc, which stable series have, too).
-var firstOpen, firstGPLOnly = []int{2, 17, 5}, []int{6, 6}
+const (
+	// firstOpen is the first nvidia-fs that NVIDIA supports with the open kernel modules only. Older
+	// ones find the driver with symbol_get.
+	firstOpen = "2.17.5"
+	// firstGPLOnly is the first kernel that refuses that for modules which do not offer their symbols
+	// to GPL modules alone (commit 9011e49d54dc, which stable series have, too).
+	firstGPLOnly = "6.6"
+)
 
 // closed returns why nvidia-fs does not work with the closed kernel modules; "" if it may.
 func closed(c driverinfo.Companion, release string) (reason, fix string) {
@@ -91,14 +94,13 @@ func closed(c driverinfo.Companion, release string) (reason, fix string) {
 		"set KERNEL_MODULE_TYPE=open with nvidia-fs 2.17.5 or newer, or leave %s off",
 		companions[c.Name].flag,
 	)
-	major, minor, ok := driverinfo.Series(release)
 	switch {
-	case slices.Compare(numbers(c.Version), firstOpen) >= 0:
+	case distros.CompareReleases(c.Version, firstOpen) >= 0:
 		return fmt.Sprintf(
 			"nvidia-fs %s needs the open kernel modules (from 2.17.5 on), and the proprietary ones will be loaded",
 			c.Version,
 		), fix
-	case ok && slices.Compare([]int{major, minor}, firstGPLOnly) >= 0:
+	case distros.CompareReleases(release, firstGPLOnly) >= 0:
 		return fmt.Sprintf(
 			"nvidia-fs %s finds the driver with symbol_get, which kernel %s refuses with the proprietary kernel modules: it loads, and no program can open its devices",
 			c.Version,
@@ -106,18 +108,6 @@ func closed(c driverinfo.Companion, release string) (reason, fix string) {
 		), fix
 	}
 	return "", ""
-}
-
-// numbers returns the numbers of a version: 2, 13 and 5.
-func numbers(version string) (n []int) {
-	for part := range strings.SplitSeq(version, ".") {
-		value, err := strconv.Atoi(part)
-		n = append(n, cmp.Or(value, 0))
-		if err != nil {
-			break
-		}
-	}
-	return n
 }
 
 // Look compares the kernel with the states that Load or an earlier Look returned, and changes
