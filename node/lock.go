@@ -27,6 +27,9 @@ func (n *Node) takeLock(ctx context.Context, _ Held) (Held, error) {
 			"reason", old.Reason)
 	}
 	n.Status.Begin(old)
+	for _, text := range n.Warnings {
+		n.warn("%s", text)
+	}
 	err = errors.Join(n.markers.NotReady(), n.markers.RemoveUnfinished())
 	return Held{Lock: held, Previous: onHost(old.Up)}, err
 }

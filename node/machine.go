@@ -20,6 +20,7 @@ type Machine struct {
 	Info        driverinfo.Description // the image's description of its driver
 	Release     string                 // of the running kernel
 	HostStorage bool                   // config.Config.StateDir is storage of the host
+	Warnings    []string               // of what is wrong with it, and no reason not to start
 	Kernel      Kernel
 	Roots       Roots
 	Supplier    Supplier

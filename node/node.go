@@ -37,9 +37,10 @@ type Options struct {
 	// Grace asks how long the pod may take to end, if config.Config.Grace does not say it; nil:
 	// nobody knows. The answer comes within seconds.
 	Grace func(ctx context.Context) (time.Duration, error)
-	// Rechoose reports whether another driver would be chosen for the node now. It is asked each time
-	// that a node which is not fit is checked again; nil: there is no other.
-	Rechoose func(ctx context.Context) bool
+	// Rechoose reports whether another driver would be chosen for the node now, and if not, why this
+	// one is, as in Choice. It is asked each time that a node which is not fit is checked again; nil:
+	// there is no other.
+	Rechoose func(ctx context.Context) (choice string, other bool)
 	// SafeLoad is asked before another driver is taken down; nil: no permission is needed.
 	SafeLoad SafeLoad
 }

@@ -52,8 +52,12 @@ func (n *Node) preflight(ctx context.Context, facts Facts) (Facts, error) {
 		if err != nil {
 			return facts, err
 		}
-		if n.Rechoose != nil && n.Rechoose(ctx) {
-			return facts, ErrOther
+		if n.Rechoose != nil {
+			choice, other := n.Rechoose(ctx)
+			if other {
+				return facts, ErrOther
+			}
+			n.Status.Change(func(st *status.Snapshot) { st.Choice = choice })
 		}
 		now = again
 		facts, err = again.survey(ctx, facts.Previous)

@@ -38,12 +38,7 @@ func (n *Node) replace(ctx context.Context, staged Staged) (up Served, err error
 	if err != nil || staged.Loaded.Adopted {
 		return up, err
 	}
-	n.Log.Info("unloading the driver", "driver", old.Version)
 	up.Replaced = old
-	err = n.unload(ctx, old)
-	if err != nil {
-		return up, err
-	}
 	up.Previous = nil // nothing of it is left
 	up.Steps = append(up.Steps, restoreStep)
 	err = errors.Join(n.Roots.ClearFirmware(), n.Roots.Unmount(ctx))
@@ -97,7 +92,7 @@ type replacement struct {
 	blocked bool // it was in use once
 }
 
-// await waits for permission and for users.
+// await waits for permission and for users, and makes place.
 func (r *replacement) await(ctx context.Context) error {
 	if !r.Loaded.Adopted {
 		_, err := wayBack(r.old)
@@ -118,18 +113,19 @@ func (r *replacement) await(ctx context.Context) error {
 	return nil
 }
 
-// awaitUsers returns nil when the old driver could be unloaded at once.
+// awaitUsers tries to make place until no user prevents it, also one that comes meanwhile.
 func (r *replacement) awaitUsers(ctx context.Context) error {
 	var logged time.Time
 	for {
-		busy, err := r.users(ctx)
+		err := r.makePlace(ctx)
+		busy := r.inUse(err)
 		if busy == nil {
 			return err
 		}
-		r.Status.Wait(status.ForHolders, r.mustGo()+": "+busy.Error(), busy.Holders)
+		r.Status.Wait(status.ForHolders, fmt.Sprintf("%s: %v", r.mustGo(), err), busy.Holders)
 		if time.Since(logged) >= logEvery {
 			logged = time.Now()
-			r.Log.Info("waiting to replace the driver", "driver", r.old.Version, "reason", busy)
+			r.Log.Info("waiting to replace the driver", "driver", r.old.Version, "reason", err)
 		}
 		if !daemons.Sleep(ctx, tick) {
 			return ctx.Err()
@@ -137,27 +133,39 @@ func (r *replacement) awaitUsers(ctx context.Context) error {
 	}
 }
 
+// makePlace unloads the old driver. Modules of an adopted one that differ load replaces.
+func (r *replacement) makePlace(ctx context.Context) error {
+	err := r.free(ctx)
+	if err != nil || r.Loaded.Adopted {
+		return err
+	}
+	r.Log.Info("unloading the driver", "driver", r.old.Version)
+	return r.unload(ctx, r.old)
+}
+
 // logEvery is how often a wait for holders is logged.
 const logEvery = 30 * time.Second
 
-// users returns what is in the way of the modules that have to go, nil if nothing is: of an adopted
-// driver only the holders of the modules that differ.
-func (r *replacement) users(ctx context.Context) (*modules.InUseError, error) {
-	var err error
+// free returns nil if nobody uses the modules that have to go: of an adopted driver those that
+// differ.
+func (r *replacement) free(ctx context.Context) error {
 	if r.Loaded.Adopted {
-		err = r.stack().Removable(ctx, r.Loaded.Differing...)
-	} else {
-		err = r.stack().Free(ctx, status.Driver{Modules: r.old.Modules}, nil)
+		return r.stack().Removable(ctx, r.Loaded.Differing...)
 	}
+	return r.stack().Free(ctx, status.Driver{Modules: r.old.Modules}, nil)
+}
+
+// inUse returns who is in the way, and counts it once; nil for another error, or none.
+func (r *replacement) inUse(err error) *modules.InUseError {
 	busy, inUse := errors.AsType[*modules.InUseError](err)
 	if !inUse {
-		return nil, err
+		return nil
 	}
 	if !r.blocked {
 		r.blocked = true
 		r.Status.Count(countBlocked)
 	}
-	return busy, nil
+	return busy
 }
 
 // countBlocked counts a stop or replacement that finds the driver in use, once.

@@ -94,12 +94,13 @@ func (r *replacement) withdrawSafeLoad(ctx context.Context) {
 // showSafeLoad sets in the status what the instance waits for, and which processes hold the driver
 // meanwhile: people who drain the node need to know.
 func (r *replacement) showSafeLoad(ctx context.Context) error {
-	busy, err := r.users(ctx)
-	if err != nil {
-		return err
-	}
 	reason := fmt.Sprintf("%s: waiting for %s", r.mustGo(), r.SafeLoad)
 	var holders []kmod.Holder
+	err := r.free(ctx)
+	busy := r.inUse(err)
+	if err != nil && busy == nil {
+		return err
+	}
 	if busy != nil {
 		reason = reason + "; " + busy.Error()
 		holders = busy.Holders

@@ -90,7 +90,7 @@ func (e *ending) takeDown(stopCtx context.Context) error {
 			status.WriteTermination(e.cfg.Termination, err, e.Log)
 		}
 		left := time.Until(end)
-		if !daemons.Sleep(stopCtx, min(tick, left)) || left <= tick {
+		if left <= 0 || !daemons.Sleep(stopCtx, min(tick, left)) {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -137,8 +138,8 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// The way back from a driver that does not start: with modules of whichever source, with users who come while the old
-// driver goes, and only if its files are on the host.
+// The way back from a driver that does not start: with modules of whichever source, and only if its files are on the
+// host. A user who comes while the old driver goes is waited for.
 func TestWayBack(t *testing.T) {
 	for _, source := range []string{"", status.FromImage, status.FromMounted} {
 		stories(t, map[string]string{
@@ -162,9 +163,11 @@ func TestWayBack(t *testing.T) {
 			end unserved whole | error: driver 535.261.03 failed to start, 470.256.02 is loaded again | State:restored | files: <nil>`,
 			"a user comes between two delete_module, modules " + source: `
 			leave 470 ` + source + `
-			run 535
+			run 535 1m
 				on delete nvidia: holder comes
-			end unserved whole | error | in use by pid 4711 | State:failed | up {Version:470.256.02 | +insert nvidia_uvm | +insert nvidia_modeset | -insert nvidia`,
+				19s see State:waiting | WaitsFor:holders | in use by pid 4711 | Ready:false | up {Version:470.256.02 | BlockedUnloads:1
+				20s users go
+			end served absent | in order insert nvidia_uvm, insert nvidia_modeset, insert nvidia`,
 		})
 	}
 	stories(t, map[string]string{
@@ -233,6 +236,15 @@ func TestInUseAtStop(t *testing.T) {
 	}
 }
 
+// A user who goes in the last second of the wait is seen.
+func TestLastSecondOfAStop(t *testing.T) {
+	stories(t, map[string]string{"": `
+			run 535
+				7s holder comes
+				26900ms users go
+			end served absent | after 27s`})
+}
+
 // Changes which others make to a driver that serves are reported and never repaired, and a stop nevertheless
 // leaves nothing behind.
 func TestMeddlers(t *testing.T) {
@@ -245,7 +257,8 @@ func TestMeddlers(t *testing.T) {
 			run 535 1m
 				11s %s
 				18s see %s | Ready:%v
-			end served absent`, what, want, strings.HasPrefix(what, "lock"))})
+				20s lock file removed
+			end served absent | log `+logtest.LockRecreated, what, want, strings.HasPrefix(what, "lock"))})
 	}
 }
 
@@ -331,6 +344,7 @@ func TestUnfitNode(t *testing.T) {
 		w.tell(t, `
 			unfit
 			run 535 5m waits
+				99s see Choice:1 GPUs
 				100s GPU comes
 			end unserved absent | error: another driver fits this node | after 1m4 | -stage
 			GPU goes, not unfit, leave 470, unfit
@@ -338,9 +352,9 @@ func TestUnfitNode(t *testing.T) {
 				100s GPU comes
 			end unserved whole | error: another driver | State:detached | up {Version:470.256.02`,
 			func(n *Node) {
-				n.Rechoose = func(context.Context) bool {
+				n.Rechoose = func(context.Context) (string, bool) {
 					gpus, err := n.Hardware.GPUs()
-					return err == nil && len(gpus) == 2
+					return fmt.Sprintf("%d GPUs", len(gpus)), err == nil && len(gpus) == 2
 				}
 			})
 	})

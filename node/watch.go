@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -97,11 +98,8 @@ func (o *observer) degraded() bool { return o.Status.Get().State == status.Degra
 func (o *observer) whyNotReady(ctx context.Context, lock Lock, last string, again bool) string {
 	o.followCompanions(ctx)
 	ofGPUs, decided := o.followGPUs(ctx)
-	reason := o.changedByOthers()
-	if reason == "" {
-		o.keepLock(lock)
-		reason = o.daemonsDown()
-	}
+	o.keepLock(lock)
+	reason := cmp.Or(o.changedByOthers(), o.daemonsDown())
 	seen := &o.up.Seen
 	if reason != "" {
 		seen.Reason = reason

@@ -49,13 +49,17 @@ func (p *program) choose(ctx context.Context, cfg config.Config) (reason string,
 	return "", fmt.Errorf("start the baked driver %s: %w", choice.Driver, err)
 }
 
-// another reports whether a baked driver would serve in the place of this image's. Of a baked driver
-// there is no way back to the image.
-func (p *program) another(ctx context.Context, cfg config.Config) bool {
-	if p.getenv(chosen) != "" {
-		return false
+// another reports whether a baked driver would serve in the place of this image's, and if not, why.
+// Of a baked driver there is no way back to the image.
+func (p *program) another(ctx context.Context, cfg config.Config) (reason string, other bool) {
+	reason = p.getenv(chosen)
+	if reason != "" {
+		return reason, false
 	}
 	complete(&cfg, p.env)
 	choice, err := host.Choose(ctx, cfg, slog.New(slog.DiscardHandler))
-	return err == nil && choice.Driver != ""
+	if err != nil {
+		return err.Error(), false
+	}
+	return choice.Reason, choice.Driver != ""
 }

@@ -118,7 +118,7 @@ func (p *program) serveOne(
 		return err
 	}
 	o.Choice = choice
-	o.Rechoose = func(ctx context.Context) bool { return p.another(ctx, cfg) }
+	o.Rechoose = func(ctx context.Context) (string, bool) { return p.another(ctx, cfg) }
 	n, err := p.node(cfg, o)
 	if err != nil {
 		status.WriteTermination(cfg.Termination, err, p.log())

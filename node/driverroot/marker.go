@@ -93,7 +93,7 @@ func checkIntact(root *os.Root, version, id string) error {
 		return fmt.Errorf("it is of driver %s, identity %.12s", m.Version, m.ID)
 	}
 	if m.Boot != "" {
-		if boot, err := bootID(); err != nil || m.Boot != boot {
+		if boot, err := BootID(); err != nil || m.Boot != boot {
 			return cmp.Or(err, errNotSynced)
 		}
 	}

@@ -163,7 +163,7 @@ func (r *Root) finish(dst *os.File) error {
 		return err
 	}
 	m := marker{Schema: markerSchema, Version: r.Version, ID: r.ID}
-	m.Boot, err = bootID()
+	m.Boot, err = BootID()
 	if err != nil {
 		return err
 	}

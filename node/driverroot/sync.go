@@ -21,8 +21,8 @@ const syncWait = 5 * time.Minute
 
 var errNotSynced = errors.New("the machine went down before all of it was on the disk")
 
-// bootID returns the id of this boot; every procfs has it.
-func bootID() (string, error) {
+// BootID returns the id of this boot; every procfs has it.
+func BootID() (string, error) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", fmt.Errorf("which boot is this: %w", err)
@@ -44,7 +44,7 @@ func (r *Root) Sync(ctx context.Context) error {
 }
 
 func (r *Root) sync(ctx context.Context) error {
-	boot, err := bootID()
+	boot, err := BootID()
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func (c chooser) choose(ctx context.Context) (Choice, error) {
 	}
 	index, err := readIndex(c.cfg.StateDir)
 	if err != nil {
-		c.log.Warn("no baked driver is used", "error", err)
+		choice.Reason = fmt.Sprintf("no baked driver is used: %v", err)
 	}
 	if len(index.Drivers) == 0 {
 		return choice, nil

@@ -235,7 +235,9 @@ func TestIndex(t *testing.T) {
 			if name != "huge" {
 				assert.ErrorContains(t, err, "bake the drivers again")
 			}
-			assert.Equalf(t, "", chosen().Driver, "it is not used")
+			got := chosen()
+			assert.Equalf(t, "", got.Driver, "it is not used")
+			assert.Contains(t, got.Reason, "no baked driver is used: read the list of baked drivers "+path)
 			_, err = f.bake(t, "580.95.05", imageKernel)
 			assert.ErrorIs(t, err, config.ErrConfig)
 		})
@@ -357,6 +359,7 @@ func TestBakeKeepsOthers(t *testing.T) {
 		}
 		require.NoError(t, spoil())
 		m := require.Value(machine(cfg, info, imageKernel, logtest.New(t)))(t)
+		assert.Equalf(t, n > 0, len(m.Warnings) == 1, "damage %d: %s", n, m.Warnings)
 		require.NoError(t, m.Roots.Prune(t.Context(), nil))
 		for n := range keepSets + 1 {
 			set := *f.set

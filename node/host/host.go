@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -40,9 +39,9 @@ func New(cfg config.Config, o node.Options) (*node.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := driverroot.BootID()
 	if err != nil {
-		return nil, fmt.Errorf("which boot is this: %w", err)
+		return nil, err
 	}
 	if err := os.MkdirAll(cfg.Run, 0o755); err != nil {
 		return nil, fmt.Errorf("%w: %w", config.ErrConfig, err)
@@ -50,19 +49,17 @@ func New(cfg config.Config, o node.Options) (*node.Node, error) {
 	o.Status = status.NewStore(
 		status.Snapshot{
 			Schema:   status.Schema,
-			BootID:   strings.TrimSpace(string(boot)),
+			BootID:   boot,
 			Instance: rand.Text(),
 			PID:      os.Getpid(),
 			Pod:      cfg.Pod,
 			PodSpace: cfg.PodNamespace,
 			PodUID:   cfg.PodUID,
 			Image:    cfg.Image,
-			Started: time.Now().
-				UTC().
-				Truncate(time.Second),
-			Kernel: release,
-			Wanted: info.Driver,
-			Choice: o.Choice,
+			Started:  time.Now().UTC().Truncate(time.Second),
+			Kernel:   release,
+			Wanted:   info.Driver,
+			Choice:   o.Choice,
 		},
 		status.Folder(cfg.Run),
 		o.Log,
@@ -91,9 +88,9 @@ func machine(
 		return node.Machine{}, err
 	}
 	baked, err := readIndex(cfg.StateDir)
+	var warnings []string
 	if err != nil {
-		log.Warn("baked drivers are not known, so no old root and no old modules are removed",
-			"error", err)
+		warnings = []string{fmt.Sprintf("baked drivers are not known, so no old root and no old modules are removed: %v", err)}
 	}
 	root := newRoot(cfg, info, release, onHost, log)
 	root.Baked = baked.roots(cfg.StateDir)
@@ -103,7 +100,8 @@ func machine(
 	)
 	kernel := &liveKernel{release: release}
 	return node.Machine{
-		Info: info, Release: release, HostStorage: onHost, Kernel: kernel, Roots: root, Supplier: supply,
+		Info: info, Release: release, HostStorage: onHost, Warnings: warnings,
+		Kernel: kernel, Roots: root, Supplier: supply,
 		StartDaemons: (&daemonStarter{cfg: cfg, log: log, kernel: kernel}).Start,
 		TakeLock: func(ctx context.Context, waits func(lock.Holder)) (node.Lock, error) {
 			held, err := lock.Acquire(

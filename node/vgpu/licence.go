@@ -194,6 +194,12 @@ func (f Facts) install(l Licence) error {
 	if len(l.Tokens) == 0 {
 		return nil
 	}
+	for name, data := range l.Tokens {
+		err := writeFile(filepath.Join(f.path(tokensDir), name), data, tokenMode)
+		if err != nil {
+			return fmt.Errorf("copy a licence token: %w", err)
+		}
+	}
 	old, err := filepath.Glob(filepath.Join(f.path(tokensDir), "*"+tokenEnding))
 	if err != nil {
 		return fmt.Errorf("look for old licence tokens: %w", err)
@@ -205,11 +211,6 @@ func (f Facts) install(l Licence) error {
 		err := os.Remove(name)
 		if err != nil {
 			return fmt.Errorf("remove an old licence token: %w", err)
-		}
-	}
-	for name, data := range l.Tokens {
-		if err := writeFile(filepath.Join(f.path(tokensDir), name), data, tokenMode); err != nil {
-			return fmt.Errorf("copy a licence token: %w", err)
 		}
 	}
 	return nil
