@@ -2,6 +2,7 @@ package elffile
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"errors"
 	"io"
@@ -160,7 +161,7 @@ func (f *File) Section(name string, limit uint64) (content []byte, err error) {
 		}
 		return false, err
 	})
-	return content, errors.Join(err, found)
+	return content, cmp.Or(err, found)
 }
 
 // named compares a section's name without reading more of it than the name that is wanted.

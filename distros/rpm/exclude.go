@@ -30,6 +30,7 @@ func (p *Package) excludedBy(s repoconf.Source) string {
 }
 
 func (p *Package) matches(pattern string) bool {
+	pattern = strings.ReplaceAll(pattern, "[!", "[^") // Go's form
 	version := p.Metadata.EVR.Version
 	plain := p.Metadata.EVR
 	plain.Epoch = ""

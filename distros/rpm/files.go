@@ -88,6 +88,7 @@ func (x *Index) requiredFiles(wanted map[string]bool) {
 func readFilelists(in io.Reader, wanted map[string]bool, found map[string][]string) error {
 	x := newXMLReader(in)
 	var pkgid string
+	total := 0
 	for {
 		token, err := x.Next()
 		if errors.Is(err, io.EOF) {
@@ -106,9 +107,13 @@ func readFilelists(in io.Reader, wanted map[string]bool, found map[string][]stri
 			if err != nil {
 				return err
 			}
-			if wanted[string(text)] {
-				found[pkgid] = append(found[pkgid], string(text))
+			if !wanted[string(text)] {
+				continue
 			}
+			if total++; total > maxPackages {
+				return fmt.Errorf("it has the files that are looked for more than %d times", maxPackages)
+			}
+			found[pkgid] = append(found[pkgid], string(text))
 		}
 	}
 }

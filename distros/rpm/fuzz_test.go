@@ -49,6 +49,14 @@ func FuzzModules(f *testing.F) {
 	})
 }
 
+// TestFilelistsAreBounded: a list that has a wanted file too often is refused.
+func TestFilelistsAreBounded(t *testing.T) {
+	t.Parallel()
+	list := `<filelists><package pkgid="a">` + strings.Repeat("<file>/x</file>", maxPackages+1) + "</package></filelists>"
+	err := readFilelists(strings.NewReader(list), map[string]bool{"/x": true}, map[string][]string{})
+	assert.ErrorContains(t, err, "more than")
+}
+
 func FuzzFilelists(f *testing.F) {
 	f.Add([]byte(repotest.Filelists(basics())))
 	f.Fuzz(func(t *testing.T, data []byte) {

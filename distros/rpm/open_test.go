@@ -349,7 +349,7 @@ func TestPackagesThatCannotBeUsed(t *testing.T) {
 	)
 	r.publish(t, testKeys().good)
 	o := r.options(t)
-	o.Sources[0].Exclude = []string{"excl*.x86_64"}
+	o.Sources[0].Exclude = []string{"excl*.x86_64", "lon[!g]"}
 	x := require.Value(openIndex(t.Context(), o))(t)
 	for name, why := range map[string]string{"climbs": "above the root", "weak": "does not count", "media": "media", "rich": "rich dependency", "large": "allowed", "excluded": "exclude=excl*.x86_64"} {
 		if p, ok := x.Candidate(name); ok {

@@ -149,11 +149,14 @@ func (x *xmlReader) readTag() (xmlToken, error) {
 		x.Name = local(bytes.TrimSpace(b[1:]))
 		return xmlEnd, nil
 	}
-	for quoted(x.buf) { // a value may contain >
+	for quote := quoteAfter(x.buf, 0); quote != 0; { // a value may contain >
 		x.buf = append(x.buf, '>')
-		if err := x.until('>', maxXMLTag); err != nil {
+		start := len(x.buf)
+		err := x.until('>', maxXMLTag)
+		if err != nil {
 			return 0, err
 		}
+		quote = quoteAfter(x.buf[start:], quote)
 	}
 	b := x.buf
 	if x.Depth++; x.Depth > maxXMLDepth {
@@ -166,13 +169,13 @@ func (x *xmlReader) readTag() (xmlToken, error) {
 	return xmlStart, x.readAttrs(b)
 }
 
-// quoted reports whether a tag ends inside of a quoted value.
-func quoted(tag []byte) bool {
-	if bytes.IndexByte(tag, '\'') < 0 {
-		return bytes.Count(tag, []byte{'"'})%2 != 0
+// quoteAfter returns the quote of the value in which a piece of a tag ends, 0 if it ends in none.
+// open is that before it.
+func quoteAfter(piece []byte, open byte) byte {
+	if open == 0 && bytes.IndexByte(piece, '\'') < 0 && bytes.Count(piece, []byte{'"'})%2 == 0 {
+		return 0
 	}
-	var open byte
-	for _, c := range tag {
+	for _, c := range piece {
 		switch {
 		case open == 0 && (c == '"' || c == '\''):
 			open = c
@@ -180,7 +183,7 @@ func quoted(tag []byte) bool {
 			open = 0
 		}
 	}
-	return open != 0
+	return open
 }
 
 // readCDATA reads text that is not escaped.
@@ -201,7 +204,7 @@ func (x *xmlReader) skipComment() error {
 		if total += len(x.buf) + 1; total > maxXMLText {
 			return fmt.Errorf("%w: a comment of more than %d bytes", errXML, maxXMLText)
 		}
-		x.buf = append(x.buf[:0], x.buf[max(0, len(x.buf)-2):]...)
+		x.buf = x.buf[:0] // the hyphens at the end stand together, without this >
 		if err := x.until('>', maxXMLTag); err != nil {
 			return err
 		}

@@ -43,6 +43,8 @@ func TestXML(t *testing.T) {
 		`<?xml version="1.0"?><a><b/>x</a>`:                          `<a<b>"x">`,
 		`<rpm:a xml:base = 'it"s' c="&lt;&amp;&#65;&#x42;"></rpm:a>`: `<a base="it\"s" c="<&AB">`,
 		`<a b="x > y" c="don't>"/>`:                                  `<a b="x > y" c="don't>">`,
+		`<a b='>">' c=">'>" d=">"/>`:                                 `<a b=">\">" c=">'>" d=">">`,
+		`<a><!-- x->-> <b/> --></a>`:                                 `<a>`,
 		`<a><!-- > -- <x> --><!----><![CDATA[<&amp;]]x]>]]></a>`:     `<a"<&amp;]]x]>">`,
 		"<a>\n &gt;x&quot;&apos; é </a>\n":                           `<a"\n >x\"' é ">`,
 		``:                                                           ``, ` `: ``,

@@ -316,6 +316,8 @@ func TestResolveRefuses(t *testing.T) {
 	for _, want := range []string{"", "a >", "(a or", "a=1"} {
 		assert.ErrorIsf(t, assert.Err(Resolve(context.Background(), x, nil, []string{want})), distros.ErrSources, "Resolve(%q)", want)
 	}
+	many := slices.Repeat([][]literal{{1}}, 1<<20)
+	assert.ErrorIsf(t, assert.Err(either(many, many)), distros.ErrIndex, "a requirement of many alternatives")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	assert.ErrorIsf(t, assert.Err(Resolve(ctx, x, nil, []string{"a"})), context.Canceled, "Resolve when cancelled")

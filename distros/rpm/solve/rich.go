@@ -105,7 +105,7 @@ func (u *universe) conditional(r rpmfile.Requirement, negated bool) ([][]literal
 
 // either returns the form of "one of two forms holds".
 func either(a, b [][]literal) ([][]literal, error) {
-	out := make([][]literal, 0, len(a)*len(b))
+	var out [][]literal
 	total := 0
 	for _, x := range a {
 		for _, y := range b {
