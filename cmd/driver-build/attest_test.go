@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
@@ -105,6 +106,11 @@ func TestRecipe(t *testing.T) {
 		}
 		assert.Equal(t, printed, u.Run(t, "--recipe", u.Path("recipe.json"), "--dry-run").Stdout)
 		u.Run(t, append(args, "--recipe", u.Path("recipe.json"))...).Want(t, 2, "--recipe says what is built")
+		r.Base.Name = "" // as of a base that was a file
+		local := u.file(t, "local.json", string(require.Value(json.Marshal(r.Public()))(t)))
+		u.Run(t, "--recipe", local, "--output", "oci:"+u.Path("x")).Want(t, 2, "give --base, with the image that has the digest "+r.Base.Digest)
+		u.Run(t, "--recipe", local, "--dry-run").Want(t, 2, "give --base")
+		u.Run(t, "--recipe", local, "--base", u.Base(system), "--output", "oci:"+u.Path("local")).Want(t, 0)
 		u.Run(t, "--recipe", u.Path("matrix.yaml"), "--output", "oci:"+u.Path("x")).Want(t, 2, "--recipe", "matrix.yaml")
 	}
 }

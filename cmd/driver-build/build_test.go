@@ -192,3 +192,13 @@ func TestManyRequests(t *testing.T) {
 	}
 	assert.Equalf(t, 0, asked("report --releases none --html "+u.Path("page.html")), "a report without a registry")
 }
+
+// TestFetchSome: a target that cannot be downloaded does not stop the others, and each error is told.
+func TestFetchSome(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.Fault(refuse(404, imagetest.RunPath(oldDriver, "amd64")))
+	args := []string{"fetch", "--os", "debian12", "--os", "ubuntu18.04", "--driver", oldDriver, "--driver", newDriver, "--all"}
+	r := u.Run(t, args...).Want(t, 3, "1 of 3 targets: some targets failed", oldDriver+"-ubuntu18.04")
+	assert.Contains(t, r.Stdout, imagetest.RunPath(newDriver, "amd64"))
+}

@@ -156,29 +156,35 @@ func (o *fetchFlags) run(ctx context.Context, a *session.App) error {
 // fetchBases downloads the bases of images.
 func fetchBases(ctx context.Context, a *session.App, s *session.Session, q images.Request) error {
 	drafts, failed := s.Builder.AllDrafts(ctx, q)
+	done := 0
 	printed := map[images.Download]bool{}
 	for _, d := range drafts {
 		base, err := s.Builder.DownloadBase(ctx, d)
 		if err != nil {
-			return s.Builder.ExplainLocked(ctx, q, d.Recipe, err)
+			failed.Add(d.Recipe.Tag, s.Builder.ExplainLocked(ctx, q, d.Recipe, err))
+			continue
 		}
+		done++
 		printDownloads(a, printed, base)
 	}
-	return failed.Err(len(drafts))
+	return failed.Err(done)
 }
 
 // fetchAll downloads everything that images are made from.
 func fetchAll(ctx context.Context, a *session.App, s *session.Session, q images.Request) error {
-	recipes, failed := s.Builder.Plan(ctx, q)
+	recipes, planErr := s.Builder.Plan(ctx, q)
 	printed := map[images.Download]bool{}
-	for _, r := range recipes {
-		all, err := s.Builder.Download(ctx, r)
-		if err != nil {
-			return s.Builder.ExplainLocked(ctx, q, r, err)
+	tags := images.ByTag(recipes, func(r *recipe.Recipe) string { return r.Tag })
+	return eachTag(ctx, 1, tags, planErr, func(recipes []*recipe.Recipe) error {
+		for _, r := range recipes {
+			all, err := s.Builder.Download(ctx, r)
+			if err != nil {
+				return s.Builder.ExplainLocked(ctx, q, r, err)
+			}
+			printDownloads(a, printed, all...)
 		}
-		printDownloads(a, printed, all...)
-	}
-	return failed
+		return nil
+	})
 }
 
 // printDownloads prints a line for each file and image, once.

@@ -40,16 +40,29 @@ func (b *build) run(ctx context.Context, a *session.App, s *session.Session) err
 	o.layers.Attach(ctx, s, len(o.output.Places) > 0)
 	b.documents.Finished = s.Builder.Finished
 	closeRunner := o.runners.Attach(s)
-	errs := images.Parallel(ctx, a.Jobs/2, len(tags), func(i int) error {
-		return b.publish(ctx, a, s, tags[i])
+	err = eachTag(ctx, a.Jobs/2, tags, planErr, func(recipes []*recipe.Recipe) error {
+		return b.publish(ctx, a, s, recipes)
 	})
+	return errors.Join(err, closeRunner())
+}
+
+// eachTag does the work for the images of each tag, of several tags at a time, and returns the errors
+// of all, with those of the plan.
+func eachTag(
+	ctx context.Context,
+	jobs int,
+	tags [][]*recipe.Recipe,
+	planErr error,
+	work func([]*recipe.Recipe) error,
+) error {
+	errs := images.Parallel(ctx, jobs, len(tags), func(i int) error { return work(tags[i]) })
 	var failed images.Failures
 	failed.AddAll(planErr)
 	for i, err := range errs {
 		failed.Add(tags[i][0].Tag, err)
 	}
 	done := len(slices.DeleteFunc(errs, func(err error) bool { return err != nil }))
-	return errors.Join(failed.Err(done), closeRunner())
+	return failed.Err(done)
 }
 
 // recipes returns the recipe of --recipe, or those that the request is planned into.
@@ -59,7 +72,10 @@ func (b *build) recipes(ctx context.Context, s *session.Session) ([]*recipe.Reci
 	}
 	sources := b.request.Options
 	err := s.Builder.Localize(b.recipe, sources.Base, sources.Source)
-	return []*recipe.Recipe{b.recipe}, err
+	if err != nil {
+		return nil, err
+	}
+	return []*recipe.Recipe{b.recipe}, nil
 }
 
 // printRecipes prints recipes as JSON.
