@@ -27,6 +27,8 @@ func TestRehearseRefuses(t *testing.T) {
 	u.Run(t, "rehearse", "oci:"+u.Path("nope")).Want(t, 2, "nope")
 	u.Run(t, "rehearse", u.Host+"/gpu/nope:1").Want(t, 4, "gpu/nope:1")
 
+	u.Run(t, "rehearse", u.Base("debian12"), "--timeout", "1ns").Want(t, 3, "the rehearsal was not over after 1ns: --timeout allows more")
+
 	require.NoError(t, os.WriteFile(u.Path("values.yaml"), nil, 0o644))
 	r := u.Run(t, "rehearse", "oci:"+u.Path("arm64"), "--values", u.Path("values.yaml"), "--chart", u.Path("arm64"))
 	r.Want(t, 2, "read the chart ", "Chart.yaml")

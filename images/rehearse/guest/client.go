@@ -109,7 +109,7 @@ func (c *client) send(ctx context.Context, r wire.Request) error {
 	}
 	c.out.Lock()
 	defer c.out.Unlock()
-	err = ctx.Err()
+	err = context.Cause(ctx)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (c *client) send(ctx context.Context, r wire.Request) error {
 	if err != nil {
 		_ = c.port.Close()
 		<-c.gone
-		return cmp.Or(ctx.Err(), c.lost())
+		return cmp.Or(context.Cause(ctx), c.lost())
 	}
 	return nil
 }
