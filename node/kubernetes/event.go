@@ -29,6 +29,7 @@ func Node(name string) Object { return Object{Kind: "Node", Name: name, UID: nam
 // Event is a message for kubectl describe and kubectl get events.
 type Event struct {
 	About   Object
+	Part    string // of the object, such as a GPU's address: parts have Events of their own
 	Warning bool   // false: type Normal
 	Reason  string // CamelCase, one word
 	Message string

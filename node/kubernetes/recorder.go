@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Recorder limits Events: for each object and reason it sends at most one message in five minutes,
-// the latest one; a repeated message only raises a count. It is not safe for concurrent use.
+// Recorder limits Events: for each part of an object and each reason it sends at most one message in
+// five minutes, the latest one; a repeated message only raises a count. It is not safe for concurrent use.
 type Recorder struct {
 	Client *Client
 	Host   string // name of the node
@@ -16,7 +16,7 @@ type Recorder struct {
 	entries []*entry
 }
 
-// entry is one object with one reason.
+// entry is one part of an object with one reason.
 type entry struct {
 	event   Event // the latest one
 	pending int   // how often it happened since the last Send
@@ -29,14 +29,14 @@ type entry struct {
 	sent     time.Time // when it was sent
 }
 
-// maxEntries is more than the number of reasons.
-const maxEntries = 64
+// maxEntries is more than the reasons of a pod, its node and its GPUs.
+const maxEntries = 256
 
 // Record notes that something happened. Send sends it.
 func (r *Recorder) Record(e Event) {
 	now := r.Now()
 	for _, x := range r.entries {
-		if x.event.About == e.About && x.event.Reason == e.Reason {
+		if x.event.About == e.About && x.event.Part == e.Part && x.event.Reason == e.Reason {
 			if x.pending == 0 || x.event != e {
 				x.pending = 0
 				x.first = now

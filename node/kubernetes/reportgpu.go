@@ -44,6 +44,7 @@ func (r *Reporter) recordLicence(g status.GPU) {
 	}
 	r.without[g.Address] = g.Unlicensed()
 	e := Event{
+		Part:    g.Address,
 		Reason:  "VGPULicensed",
 		Message: fmt.Sprintf("vGPU %s has a licence: %s", g.Address, g.Licence),
 	}
@@ -60,7 +61,10 @@ func (r *Reporter) recordLicence(g status.GPU) {
 
 // gpuEvent returns the Event for the present state of a GPU.
 func gpuEvent(g status.GPU) Event {
-	e := Event{Message: fmt.Sprintf("GPU %s (%s): %s", g.Address, g.ID, g.Reason)}
+	e := Event{
+		Part:    g.Address,
+		Message: fmt.Sprintf("GPU %s (%s): %s", g.Address, g.ID, g.Reason),
+	}
 	switch g.State {
 	case status.GPULent:
 		e.Reason = "GPULent"

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -71,4 +72,25 @@ func TestLicenceEvents(t *testing.T) {
 	const unlicensed = " Warning VGPUUnlicensed x1: vGPU 0000:05:00.0 has no licence: it becomes slow after some minutes to a day. " +
 		"Look at nvidia-gridd, the token and the licence server"
 	assert.Same(t, []string{"Node" + licensed, "Node" + unlicensed, "Pod" + licensed, "Pod" + unlicensed}, b.told("VGPU"))
+}
+
+// TestGPUsTogether: GPUs that are lost, or are without a licence, at the same time have an Event each.
+func TestGPUsTogether(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	lost := serves
+	lost.State, lost.GPUs = status.Degraded, nil
+	unlicensed := serves
+	unlicensed.GPUs = nil
+	for n := range 16 {
+		g := status.GPU{Address: fmt.Sprintf("0000:%02x:00.0", n), ID: "10de:1eb8", State: status.GPULost, Reason: "silent"}
+		lost.GPUs = append(lost.GPUs, g)
+		g.State, g.Works, g.Licence = status.GPUOurs, true, "unlicensed"
+		unlicensed.GPUs = append(unlicensed.GPUs, g)
+	}
+	b.see(t, 0, lost)
+	b.see(t, time.Hour, unlicensed)
+	assert.Equalf(t, 2*16, len(b.told("GPULost")), "of pod and node")
+	assert.Equalf(t, 2*16, len(b.told("GPUReturned")), "of pod and node")
+	assert.Equalf(t, 2*16, len(b.told("VGPUUnlicensed")), "of pod and node")
 }

@@ -14,7 +14,8 @@ type Advice struct {
 // nothing is the advice for a driver that serves.
 const nothing = "nothing"
 
-// Advise returns advice on a status; held says whether an instance holds the node's lock.
+// Advise returns advice on a status; held says whether an instance holds the node's lock,
+// as far as that can be seen.
 func Advise(st Snapshot, held bool) Advice {
 	if !held && !st.State.ended() {
 		return Advice{

@@ -62,7 +62,7 @@ func WriteText(out io.Writer, st Snapshot, run string, s kmod.System, instances 
 		}
 		t.row("failed", "%s, driver %s%s: %s", f.Time.Format(time.RFC3339), f.Wanted, inPod(f.Pod), reason)
 	}
-	advice := Advise(st, held)
+	advice := Advise(st, held || err != nil)
 	if len(waits) > 0 {
 		const two = "two driver containers are on this node: the one that waits takes over when the other one ends; remove the release that is not wanted, and never the lock file"
 		advice.Next = strings.TrimPrefix(advice.Next+"; "+two, nothing+"; ")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -47,4 +48,10 @@ func TestWriteText(t *testing.T) {
 	write("absent", Snapshot{Schema: Schema, State: Absent})
 	got := strings.ReplaceAll(out.String(), run, "/run/nvidia")
 	goldentest.Compare(t, "testdata/status.txt", got)
+
+	run = t.TempDir() // with a lock that cannot be looked at
+	require.NoError(t, os.Symlink("/nowhere", lock.Path(run)))
+	out.Reset()
+	write("lock not seen", Snapshot{State: Serving, Ready: true})
+	assert.Equalf(t, false, strings.Contains(out.String(), "was killed"), "%s", out.String())
 }
