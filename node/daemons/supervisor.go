@@ -34,7 +34,6 @@ type Supervisor struct {
 	daemons []*daemon
 	changed chan struct{}
 	stop    sync.Once
-	err     error
 }
 
 // daemon is one supervised program. Its goroutine and States share the state.
@@ -46,7 +45,7 @@ type daemon struct {
 	cancel  context.CancelFunc // stops the daemon
 	endStop context.CancelFunc // ends the waiting of a stop, see supervise
 	done    chan struct{}      // closed when the daemon is stopped
-	err     error              // error of stopping, valid after done
+	last    *process           // that was stopped, valid after done; nil: none
 	after   bool               // Spec.After has run
 	needs   *daemon            // has to be ready while this one runs; nil: none
 	on      *process           // of needs, on which this one was started
@@ -145,7 +144,8 @@ func (d *daemon) supervise(ctx, stopCtx context.Context, p *process) {
 			began := time.Now()
 			reason, stop := d.attend(ctx, p)
 			if stop {
-				d.err = p.terminate(stopCtx, d.spec.StopWait)
+				_ = p.terminate(stopCtx, d.spec.StopWait) // Stop looks itself
+				d.last = p
 				return
 			}
 			d.down(reason)
@@ -277,7 +277,7 @@ func (s *Supervisor) PIDs() (all []int) {
 
 // Stop ends the daemons, the last started first, each with SIGTERM and after its StopWait with SIGKILL. When
 // ctx ends, all remaining daemons get SIGKILL at once, and Stop returns within about 2 s. The error names the
-// daemons that did not end. A second call returns the result of the first one.
+// daemons that did not end. A second call only looks whether they have ended now.
 func (s *Supervisor) Stop(ctx context.Context) error {
 	s.stop.Do(func() {
 		defer context.AfterFunc(ctx, func() {
@@ -285,15 +285,20 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 				d.endStop()
 			}
 		})()
-		var errs []error
 		for _, d := range slices.Backward(s.daemons) {
 			d.cancel()
 			<-d.done
-			if d.err != nil {
-				errs = append(errs, fmt.Errorf("stop %s: %w", d.spec.Name, d.err))
-			}
 		}
-		s.err = errors.Join(errs...)
 	})
-	return s.err
+	var errs []error
+	for _, d := range s.daemons {
+		if d.last == nil {
+			continue
+		}
+		err := d.last.remains()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("stop %s: %w", d.spec.Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }

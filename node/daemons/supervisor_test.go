@@ -3,7 +3,9 @@ package daemons
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -186,6 +188,25 @@ func TestCancelStart(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || time.Since(began) > 30*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
+}
+
+// A process that SIGKILL does not end, as the kernel keeps it, is named by each stop until it is gone.
+func TestStopAgain(t *testing.T) {
+	t.Parallel()
+	hangs := exec.CommandContext(t.Context(), "sleep", "60")
+	require.NoError(t, hangs.Start())
+	defer func() { _ = hangs.Process.Kill() }()
+	main := adopt(hangs.Process.Pid, func(int) bool { return true })
+	main.unwatch()
+	d := &daemon{spec: spec("d", "run"), cancel: func() {}, endStop: func() {}, done: make(chan struct{}), last: &process{main: main}}
+	close(d.done)
+	s := &Supervisor{daemons: []*daemon{d}}
+	for range 2 {
+		assert.ErrorContains(t, s.Stop(t.Context()), fmt.Sprintf("stop d: process %d does not end after SIGKILL", hangs.Process.Pid))
+	}
+	require.NoError(t, hangs.Process.Kill())
+	_ = hangs.Wait()
+	assert.NoError(t, s.Stop(t.Context()))
 }
 
 // Daemons that ignore SIGTERM get SIGKILL after StopWait, or as soon as the stop's context ends.

@@ -35,23 +35,28 @@ func (p *process) terminate(stopCtx context.Context, wait time.Duration) error {
 		all(unix.SIGKILL)
 		p.waitGone(context.WithoutCancel(stopCtx), killTimeout)
 	}
-	var left []string
 	for _, m := range p.all() {
-		if !m.gone() {
-			left = append(left, fmt.Sprint(m.pid))
-		}
 		m.unwatch()
 	}
 	if p.out != nil {
 		p.out.close()
 	}
-	if len(left) > 0 {
-		return fmt.Errorf(
-			"process %s does not end after SIGKILL: it hangs in the kernel",
-			strings.Join(left, ", "),
-		)
+	return p.remains()
+}
+
+// remains names the processes that are still there after SIGKILL.
+func (p *process) remains() error {
+	var left []string
+	for _, m := range p.all() {
+		if m.alive() {
+			left = append(left, fmt.Sprint(m.pid))
+		}
 	}
-	return nil
+	if len(left) == 0 {
+		return nil
+	}
+	return fmt.Errorf("process %s does not end after SIGKILL: it hangs in the kernel",
+		strings.Join(left, ", "))
 }
 
 // collect adds processes of this start that are not known yet: helpers of the daemon and processes
