@@ -74,7 +74,11 @@ func (b Bake) Run(ctx context.Context, log *slog.Logger) (Baked, error) {
 // lock keeps other bakes and a driver container away from the folder: one program at a time may
 // write a cache of modules.
 func (b Bake) lock() (unlock func(), err error) {
-	if holder, held, err := lock.Held(b.Config.Run); err == nil && held {
+	holder, held, err := lock.Held(b.Config.Run)
+	if err != nil {
+		return nil, err
+	}
+	if held {
 		return nil, fmt.Errorf(
 			"%w: a driver runs on this machine (%s), and may write the same folder: bake on another machine, or stop it",
 			lock.ErrHeld,

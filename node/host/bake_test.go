@@ -201,6 +201,10 @@ func TestBakeFails(t *testing.T) {
 		t.Errorf("beside a driver: %v", err)
 	}
 	require.NoError(t, held.Release())
+	file := lock.Path(b.Config.Run)
+	require.NoError(t, errors.Join(os.Remove(file), os.Symlink("elsewhere", file)))
+	assert.ErrorIsf(t, assert.Err(b.Run(t.Context(), logtest.New(t))), unix.ELOOP, "a driver may run")
+	require.NoError(t, os.Remove(file))
 	unlock := require.Value(b.lock())(t)
 	assert.ErrorIsf(t, assert.Err(b.Run(t.Context(), logtest.New(t))), lock.ErrHeld, "two bakes")
 	unlock()

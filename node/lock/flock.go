@@ -27,12 +27,12 @@ func lockFile(path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = lockRegular(f, path)
+		err = lockRegular(f)
 		if err != nil {
 			f.Close()
 			return nil, err
 		}
-		if isSameFile(f, path) {
+		if hasName(f) {
 			return f, nil
 		}
 		f.Close()
@@ -40,14 +40,14 @@ func lockFile(path string) (*os.File, error) {
 	return nil, fmt.Errorf("%s was replaced twenty times while it was being locked", path)
 }
 
-func lockRegular(f *os.File, path string) error {
+func lockRegular(f *os.File) error {
 	st, err := f.Stat()
 	if err != nil || !st.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", path)
+		return fmt.Errorf("%s is not a regular file", f.Name())
 	}
 	err = flock(f, unix.LOCK_EX)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return &HeldError{Path: path, Holder: readHolder(f)}
+		return &HeldError{Path: f.Name(), Holder: readHolder(f)}
 	}
 	return err
 }
@@ -71,13 +71,13 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// isSameFile says whether path still leads to the open file.
-func isSameFile(f *os.File, path string) bool {
+// hasName says whether the path by which the file was opened still leads to it.
+func hasName(f *os.File) bool {
 	open, err := f.Stat()
 	if err != nil {
 		return false
 	}
-	named, err := os.Lstat(path)
+	named, err := os.Lstat(f.Name())
 	return err == nil && os.SameFile(open, named)
 }
 

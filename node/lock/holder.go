@@ -93,16 +93,17 @@ func LegacyPath(run string) string { return filepath.Join(run, "nvidia-driver.pi
 // and, if nobody has locked that, at run itself: an instance whose file was removed by force still
 // holds the folder.
 func Held(run string) (Holder, bool, error) {
-	if h, held, err := Peek(Path(run)); held || err != nil {
-		return h, held, err
+	holder, held, err := peek(Path(run))
+	if held || err != nil {
+		return holder, held, err
 	}
-	return Peek(run)
+	return peek(run)
 }
 
-// Peek returns the holder of the lock at path and whether it is locked. It never waits and keeps
-// nothing. A missing file is a free lock. Peek takes a shared lock for a moment; use it only on our
+// peek returns the holder of the lock at path and whether it is locked. It never waits and keeps
+// nothing. A missing file is a free lock. peek takes a shared lock for a moment; use it only on our
 // own file: NVIDIA's script would not try again.
-func Peek(path string) (Holder, bool, error) {
+func peek(path string) (Holder, bool, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return Holder{}, false, nil

@@ -73,13 +73,12 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 // Lock is held until Release or until the process ends, even by SIGKILL. It is not safe for
 // concurrent use.
 type Lock struct {
-	path, legacyPath    string
 	own, folder, legacy *os.File
 	self                Holder
 }
 
 // quickAttempts is the number of attempts in quick succession before Acquire reports another
-// holder. During these the lock may be taken by Peek for a moment, or by an instance that has not
+// holder. During these the lock may be taken by peek for a moment, or by an instance that has not
 // taken all three locks yet.
 const quickAttempts = 3
 
@@ -144,7 +143,7 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 // attempt takes all locks or none. Every instance takes them in the same order, so that two
 // instances cannot each hold what the other needs.
 func attempt(o Options) (*Lock, error) {
-	l := &Lock{path: Path(o.Run), legacyPath: LegacyPath(o.Run), self: o.Self}
+	l := &Lock{self: o.Self}
 	err := l.take(o.Run)
 	if err != nil {
 		l.close()
@@ -154,7 +153,7 @@ func attempt(o Options) (*Lock, error) {
 }
 
 func (l *Lock) take(run string) (err error) {
-	l.own, err = lockFile(l.path)
+	l.own, err = lockFile(Path(run))
 	if err != nil {
 		return err
 	}
@@ -163,7 +162,7 @@ func (l *Lock) take(run string) (err error) {
 	if err != nil {
 		return err
 	}
-	l.legacy, err = lockFile(l.legacyPath)
+	l.legacy, err = lockFile(LegacyPath(run))
 	if err != nil {
 		return err
 	}

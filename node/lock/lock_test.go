@@ -34,9 +34,9 @@ func TestAcquireAndRelease(t *testing.T) {
 	o.Self = Holder{Pod: "gpu/a", Image: "driver:1", Host: "n"}
 	l := acquire(t, o)
 	assert.Equalf(t, fmt.Sprintf("%d\n", os.Getpid()), testfile.Read(t, LegacyPath(o.Run)), "legacy file")
-	h, held, err := Peek(Path(o.Run))
+	h, held, err := peek(Path(o.Run))
 	if err != nil || !held || h.PID != os.Getpid() || h.Pod != "gpu/a" || h.Image != "driver:1" || h.Host != "n" || time.Since(h.Since) > time.Minute {
-		t.Errorf("Peek: %+v, %v, %v", h, held, err)
+		t.Errorf("peek: %+v, %v, %v", h, held, err)
 	}
 	assert.NoError(t, l.Lost())
 	before, _ := os.Stat(Path(o.Run))
@@ -48,8 +48,8 @@ func TestAcquireAndRelease(t *testing.T) {
 		t.Errorf("our own file must stay, empty: %v", err)
 	}
 	assert.ErrorIsf(t, assert.Err(os.Lstat(LegacyPath(o.Run))), os.ErrNotExist, "legacy file stays")
-	if h, held, err := Peek(Path(o.Run)); held || err != nil {
-		t.Errorf("Peek after release: %v, %v, %v", h, held, err)
+	if h, held, err := peek(Path(o.Run)); held || err != nil {
+		t.Errorf("peek after release: %v, %v, %v", h, held, err)
 	}
 	assert.NoErrorf(t, l.Lost(), "released")
 	assert.NoErrorf(t, l.Retake(), "released")
@@ -121,7 +121,7 @@ func TestTheirScript(t *testing.T) {
 	assert.Equal(t, LegacyPath(o.Run), held.Path)
 	assert.Equal(t, other.Process.Pid, held.Holder.PID)
 	assert.Equal(t, pid, testfile.Read(t, LegacyPath(o.Run)))
-	if h, held, err := Peek(Path(o.Run)); held || err != nil {
+	if h, held, err := peek(Path(o.Run)); held || err != nil {
 		t.Errorf("our own lock must be free meanwhile: %v %v", h, err)
 	}
 	loser := startNVIDIAScript(t, dir) // the script truncates our pid (NVIDIA's bug), but the kernel still has our lock
@@ -152,8 +152,8 @@ func TestUnlinkedByForce(t *testing.T) {
 		_ = l.Retake() // the attempts of the other instance come in between sometimes
 	}
 	assert.NoErrorf(t, l.Lost(), "after Retake")
-	if h, held, err := Peek(Path(o.Run)); !held || h.PID != os.Getpid() || err != nil {
-		t.Errorf("Peek: %v %v %v", h, held, err)
+	if h, held, err := peek(Path(o.Run)); !held || h.PID != os.Getpid() || err != nil {
+		t.Errorf("peek: %v %v %v", h, held, err)
 	}
 	assert.Equalf(t, "refused", startNVIDIAScript(t, dir).line(t), "their script")
 	assert.NoError(t, l.Release())
@@ -207,8 +207,8 @@ func TestHostileFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	assert.ErrorContainsf(t, assert.Err(Acquire(t.Context(), options(filepath.Join(file, "x")))), "mounted and writable", "no folder")
-	if _, _, err := Peek(filepath.Join(file, "x")); err == nil {
-		t.Error("Peek below a file: no error")
+	if _, _, err := peek(filepath.Join(file, "x")); err == nil {
+		t.Error("peek below a file: no error")
 	}
 }
 

@@ -8,19 +8,10 @@ import (
 	"slices"
 )
 
-// named is a locked file with its name.
-type named struct {
-	file **os.File
-	path string
-}
-
 // replaced returns the locked files whose names lead elsewhere now.
-func (l *Lock) replaced() []named {
-	all := []named{{&l.own, l.path}, {&l.legacy, l.legacyPath}}
-	return slices.DeleteFunc(
-		all,
-		func(f named) bool { return *f.file == nil || isSameFile(*f.file, f.path) },
-	)
+func (l *Lock) replaced() []**os.File {
+	all := []**os.File{&l.own, &l.legacy}
+	return slices.DeleteFunc(all, func(f **os.File) bool { return *f == nil || hasName(*f) })
 }
 
 // Lost compares the names with the files that we locked. It returns nil when they match, else an
@@ -31,10 +22,12 @@ func (l *Lock) Lost() error {
 	for _, f := range l.replaced() {
 		text := "another program replaced the lock file %s: another driver container may believe that it owns this node; " +
 			"find out who with `fuser %[1]s`, and end it"
-		if _, err := os.Lstat(f.path); errors.Is(err, fs.ErrNotExist) {
+		path := (*f).Name()
+		_, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
 			text = "another program removed the lock file %s; it will be made again"
 		}
-		errs = append(errs, fmt.Errorf(text, f.path))
+		errs = append(errs, fmt.Errorf(text, path))
 	}
 	return errors.Join(errs...)
 }
@@ -44,13 +37,13 @@ func (l *Lock) Lost() error {
 func (l *Lock) Retake() error {
 	var errs []error
 	for _, f := range l.replaced() {
-		renewed, err := lockFile(f.path)
+		renewed, err := lockFile((*f).Name())
 		if err != nil {
 			errs = append(errs, wrapAttempt(err))
 			continue
 		}
-		(*f.file).Close()
-		*f.file = renewed
+		(*f).Close()
+		*f = renewed
 	}
 	if l.own != nil {
 		errs = append(errs, l.writeHolder())
@@ -66,8 +59,8 @@ func (l *Lock) Release() error {
 		return nil
 	}
 	err := l.own.Truncate(0)
-	if isSameFile(l.legacy, l.legacyPath) {
-		err = errors.Join(err, os.RemoveAll(l.legacyPath))
+	if hasName(l.legacy) {
+		err = errors.Join(err, os.RemoveAll(l.legacy.Name()))
 	}
 	l.close()
 	l.own = nil
