@@ -2,6 +2,7 @@ package images
 
 import (
 	"archive/tar"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -51,17 +52,22 @@ func TestVerifyRules(t *testing.T) {
 		"compat, searched": {files: append(put("usr/local/cuda-12.4/compat/libcuda.so.550.54.14", cuda, 0o755),
 			repotest.File{Name: "etc/ld.so.conf", Body: "include /etc/ld.so.conf.d/*.conf\n"}, repotest.File{Name: "etc/ld.so.conf.d/cuda.conf", Body: "/usr/local/cuda-12.4/compat # CUDA\n"}),
 			rule: "driver-version", says: "is of driver 550.54.14"},
-		"libOpenCL unlinked": {files: put(lib+"libOpenCL.so.1.0.0", soFile("amd64", "libOpenCL.so.1"), 0o644), rule: "soname", says: "has its soname libOpenCL.so.1: add the link"},
-		"nvvm by name":       {files: put(lib+"libcuda.so."+v, cuda+"\x00libnvidia-nvvm.so.4\x00", 0o755), rule: "loaded-by-name", says: "loads libnvidia-nvvm.so.4 when it needs it, and the image has no libnvidia-nvvm"},
-		"nvvm, no version":   {files: put(lib+"libcuda.so."+v, cuda+"\x00libnvidia-nvvm.so\x00", 0o755), rule: "loaded-by-name", says: "loads libnvidia-nvvm.so when"},
-		"JIT by name":        {files: put(lib+"libcuda.so."+v, cuda+"\x00libnvidia-ptxjitcompiler.so.1\x00libnvidia-ml.so.1\x00", 0o755)},
-		"optional by name":   {files: put(lib+"libcuda.so."+v, cuda+"\x00libnvidia-pkcs11.so."+v+"\x00", 0o755)},
-		"Kbuild":             {files: gone(kernel + "Kbuild"), rule: "kernel-sources", says: "Kbuild: is not there"},
-		"Kbuild empty":       {files: put(kernel+"Kbuild", "", 0o644), rule: "kernel-sources", says: "Kbuild: is empty"},
-		"gcc":                {files: gone("usr/bin/gcc-12", "usr/bin/x86_64-linux-gnu-gcc-12", "usr/bin/gcc", "usr/bin/cc"), rule: "toolchain", says: "no C compiler is on PATH"},
-		"gcc empty":          {files: put("usr/bin/x86_64-linux-gnu-gcc-12", "", 0o755), rule: "toolchain", says: "no C compiler is on PATH"},
-		"make":               {files: gone("usr/bin/make"), rule: "toolchain", says: "make is not on PATH"},
-		"sh of another":      {files: put("usr/bin/sh", string(imagetest.ELF{Program: true, Arch: "arm64"}.Bytes()), 0o755), rule: "programs", says: "is for EM_AARCH64"},
+		"loader's files in a circle": {files: []repotest.File{
+			{Name: "etc/ld.so.conf", Body: strings.Repeat("include ld.so.conf\ninclude a*.conf\n", 1000)},
+			{Name: "etc/a1.conf", Body: strings.Repeat("include a*.conf\n", 1000)}, {Name: "etc/a2.conf", Body: strings.Repeat("include a*.conf\n", 1000)}}},
+		"sets of modules a file": {files: put(recipe.ModulesDir, "x", 0o644)},
+		"too many names":         {files: put(lib+"libcuda.so."+v, cuda+manyNames(), 0o755), rule: "loaded-by-name", says: "more than 1000 libraries"},
+		"libOpenCL unlinked":     {files: put(lib+"libOpenCL.so.1.0.0", soFile("amd64", "libOpenCL.so.1"), 0o644), rule: "soname", says: "has its soname libOpenCL.so.1: add the link"},
+		"nvvm by name":           {files: put(lib+"libcuda.so."+v, cuda+"\x00libnvidia-nvvm.so.4\x00", 0o755), rule: "loaded-by-name", says: "loads libnvidia-nvvm.so.4 when it needs it, and the image has no libnvidia-nvvm"},
+		"nvvm, no version":       {files: put(lib+"libcuda.so."+v, cuda+"\x00libnvidia-nvvm.so\x00", 0o755), rule: "loaded-by-name", says: "loads libnvidia-nvvm.so when"},
+		"JIT by name":            {files: put(lib+"libcuda.so."+v, cuda+"\x00libnvidia-ptxjitcompiler.so.1\x00libnvidia-ml.so.1\x00", 0o755)},
+		"optional by name":       {files: put(lib+"libcuda.so."+v, cuda+"\x00libnvidia-pkcs11.so."+v+"\x00", 0o755)},
+		"Kbuild":                 {files: gone(kernel + "Kbuild"), rule: "kernel-sources", says: "Kbuild: is not there"},
+		"Kbuild empty":           {files: put(kernel+"Kbuild", "", 0o644), rule: "kernel-sources", says: "Kbuild: is empty"},
+		"gcc":                    {files: gone("usr/bin/gcc-12", "usr/bin/x86_64-linux-gnu-gcc-12", "usr/bin/gcc", "usr/bin/cc"), rule: "toolchain", says: "no C compiler is on PATH"},
+		"gcc empty":              {files: put("usr/bin/x86_64-linux-gnu-gcc-12", "", 0o755), rule: "toolchain", says: "no C compiler is on PATH"},
+		"make":                   {files: gone("usr/bin/make"), rule: "toolchain", says: "make is not on PATH"},
+		"sh of another":          {files: put("usr/bin/sh", string(imagetest.ELF{Program: true, Arch: "arm64"}.Bytes()), 0o755), rule: "programs", says: "is for EM_AARCH64"},
 		"licence gone": {files: append(gone("licenses/LICENSE"), put("licenses/nvidia-modprobe.txt", "NVIDIA's license of nvidia-modprobe\n", 0o644)...),
 			rule: "licence", says: "NVIDIA's licence is not in /licenses"},
 		"licence empty":       {files: put("licenses/LICENSE", "", 0o644), rule: "licence", says: "is not NVIDIA's licence"},
@@ -93,4 +99,13 @@ func TestVerifyRules(t *testing.T) {
 			assert.Equalf(t, true, found, "want an error of %q that says %q, got %v", c.rule, c.says, findings)
 		})
 	}
+}
+
+// manyNames are more names of libraries than a library has.
+func manyNames() string {
+	var b strings.Builder
+	for n := range 2000 {
+		fmt.Fprintf(&b, "\x00libcuda.so.%d\x00", n)
+	}
+	return b.String()
 }

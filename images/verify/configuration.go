@@ -137,7 +137,9 @@ func encode(v any) []byte {
 	return b
 }
 
-func isEmpty(v any) bool { return v == nil || reflect.ValueOf(v).IsZero() }
+func isEmpty(v any) bool {
+	return slices.Contains([]string{"null", `""`, "0", "false", "[]", "{}"}, string(encode(v)))
+}
 
 // checkDescription: the entrypoint refuses to start without the description of its image, and
 // follows what it says.

@@ -12,7 +12,8 @@ import (
 )
 
 // VerifyIndex is Verify of every image of an index, which has one entry a platform. open opens the
-// image of an entry. Findings name the platform. What the index names and nobody has is a finding.
+// image of an entry. Findings name the platform. What the index names and nobody has is a finding, and
+// so is an index without images.
 func (e Examiner) VerifyIndex(
 	ctx context.Context,
 	name string,
@@ -41,6 +42,9 @@ func (e Examiner) VerifyIndex(
 			}
 		}
 		all = append(all, s.findings...)
+	}
+	if len(seen) == 0 {
+		all = append(all, NewFinding(Error, "index", "", "it names no image for a platform: no node can use it"))
 	}
 	return all, ctx.Err()
 }

@@ -3,6 +3,7 @@ package verify
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"path"
@@ -158,6 +159,9 @@ func checkLoaded(s *subject) {
 	}
 }
 
+// maxLoaded bounds the names of libraries that are kept of one library.
+const maxLoaded = 1000
+
 // loadedBy returns the strings of a library that are names of the driver's libraries.
 func loadedBy(f driverFile) (names []string, err error) {
 	in, err := f.Open()
@@ -179,6 +183,9 @@ func loadedBy(f driverFile) (names []string, err error) {
 				loadedName.Match(text) &&
 				!slices.Contains(names, string(text)) {
 				names = append(names, string(text))
+			}
+			if len(names) > maxLoaded {
+				return nil, fmt.Errorf("it names more than %d libraries of the driver", maxLoaded)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func (s *subject) findFolders() {
 	dirs := slices.Concat(
 		consumerDirs,
 		[]string{"lib", "usr/lib", "usr/lib/i386-linux-gnu", "lib/i386-linux-gnu", "usr/lib32"},
-		s.loaderConfig("etc/ld.so.conf", 0),
+		s.loaderConfig(),
 		strings.Split(s.env("LD_LIBRARY_PATH"), ":"),
 	)
 	s.libraryDirs = s.folders(dirs...)
@@ -91,43 +91,49 @@ func (s *subject) folders(list ...string) (dirs []string) {
 	return dirs
 }
 
-// maxConfig bounds the files of the loader's configuration, in bytes each, and maxIncludes how deep
-// they include each other.
+// Bounds of the loader's configuration: the bytes of a file; the files that are read, and the lines
+// that include others.
 const (
 	maxConfig   = 64 << 10
-	maxIncludes = 4
+	maxIncludes = 100
 )
 
-// loaderConfig reads the folders in ld.so.conf, with the files that it includes (ldconfig(8)). A
-// pattern may have wildcards in its last part.
-func (s *subject) loaderConfig(name string, depth int) (dirs []string) {
-	if depth > maxIncludes {
-		return nil
-	}
-	for line := range strings.Lines(string(s.text(name, maxConfig))) {
-		line, _, _ = strings.Cut(line, "#")
-		pattern, include := strings.CutPrefix(strings.TrimSpace(line), "include ")
-		if !include {
-			dirs = append(
-				dirs,
-				strings.FieldsFunc(
-					line,
-					func(r rune) bool { return strings.ContainsRune(" \t\n:,", r) },
-				)...)
-			continue
-		}
-		pattern = strings.TrimSpace(pattern)
-		if !strings.HasPrefix(pattern, "/") {
-			pattern = path.Join(path.Dir(name), pattern)
-		}
-		pattern = strings.Trim(pattern, "/")
-		for _, file := range s.below(path.Dir(pattern)) {
-			if ok, err := path.Match(path.Base(pattern), path.Base(file)); ok && err == nil {
-				dirs = append(dirs, s.loaderConfig(file, depth+1)...)
+// loaderConfig reads the folders in ld.so.conf, and in the files that it includes (ldconfig(8)). Files
+// may include each other, so that not depth but number is bounded.
+func (s *subject) loaderConfig() (dirs []string) {
+	files := []string{"etc/ld.so.conf"}
+	includes := 0
+	for n := 0; n < min(len(files), maxIncludes); n++ {
+		for line := range strings.Lines(string(s.text(files[n], maxConfig))) {
+			line, _, _ = strings.Cut(line, "#")
+			pattern, include := strings.CutPrefix(strings.TrimSpace(line), "include ")
+			if !include {
+				isBetween := func(r rune) bool { return strings.ContainsRune(" \t\n:,", r) }
+				dirs = append(dirs, strings.FieldsFunc(line, isBetween)...)
+				continue
+			}
+			includes++
+			if includes <= maxIncludes {
+				files = append(files, s.included(path.Dir(files[n]), strings.TrimSpace(pattern))...)
 			}
 		}
 	}
 	return dirs
+}
+
+// included are the files that a pattern in a file of a folder means. Its last part may have wildcards.
+func (s *subject) included(dir, pattern string) (files []string) {
+	if !strings.HasPrefix(pattern, "/") {
+		pattern = path.Join(dir, pattern)
+	}
+	pattern = strings.Trim(pattern, "/")
+	for _, file := range s.below(path.Dir(pattern)) {
+		matches, _ := path.Match(path.Base(pattern), path.Base(file)) // a malformed one matches nothing
+		if matches {
+			files = append(files, file)
+		}
+	}
+	return files
 }
 
 // which finds a program on the image's PATH; nil: there is none.

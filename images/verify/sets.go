@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -73,10 +72,7 @@ func moduleSets(
 	tree *rootfs.Tree,
 	signers []*x509.Certificate,
 ) (all []ModuleSet, err error) {
-	list, err := tree.ReadDir(recipe.ModulesDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	list, _ := tree.ReadDir(recipe.ModulesDir) // what is no folder has no sets
 	for _, d := range list {
 		if !d.IsDir() || strings.HasPrefix(d.Name(), ".") {
 			continue
@@ -87,7 +83,7 @@ func moduleSets(
 		}
 		all = append(all, set)
 	}
-	return all, err
+	return all, nil
 }
 
 // read copies a set out of the image, where its modules can be read by name.

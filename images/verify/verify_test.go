@@ -48,14 +48,15 @@ func TestConfigDifferences(t *testing.T) {
 	for is, want := range map[string]string{
 		built: "",
 		`{"config":{"Env":["B=","A=1"],"User":"","Labels":{"a.b":"c"}},"os":"linux","rootfs":{"type":"layers","diff_ids":["x"]}}`: "",
-		strings.Replace(built, `"A=1"`, `"A=2"`, 1):                             `config.Env.A is "2", not "1"`,
-		strings.Replace(built, `"A=1"`, `"A=1","A=1"`, 1):                       `config.Env is ["A=1","A=1","B="], not {"A":"1","B":""}`,
-		strings.Replace(built, `"Env"`, `"User":"nobody","Env"`, 1):             `config.User is "nobody", not set`,
-		strings.Replace(built, `"c"`, `"d"`, 1):                                 `config.Labels.a.b is "d", not "c"`,
-		strings.Replace(built, `"config"`, `"config.User":"x","config"`, 1):     `config.User is "x", not set`,
-		strings.Replace(built, `"layers"`, `"x"`, 1):                            `rootfs.type is "x", not "layers"`,
-		strings.Replace(built, `"os":"linux",`, "", 1):                          `os is not set, not "linux"`,
-		strings.Replace(built, `"config"`, `"config":{"User":"x"},"config"`, 1): "malformed",
+		strings.Replace(built, `"Env"`, `"Cmd":[],"Volumes":{},"Env"`, 1):                                                         "",
+		strings.Replace(built, `"A=1"`, `"A=2"`, 1):                                                                               `config.Env.A is "2", not "1"`,
+		strings.Replace(built, `"A=1"`, `"A=1","A=1"`, 1):                                                                         `config.Env is ["A=1","A=1","B="], not {"A":"1","B":""}`,
+		strings.Replace(built, `"Env"`, `"User":"nobody","Env"`, 1):                                                               `config.User is "nobody", not set`,
+		strings.Replace(built, `"c"`, `"d"`, 1):                                                                                   `config.Labels.a.b is "d", not "c"`,
+		strings.Replace(built, `"config"`, `"config.User":"x","config"`, 1):                                                       `config.User is "x", not set`,
+		strings.Replace(built, `"layers"`, `"x"`, 1):                                                                              `rootfs.type is "x", not "layers"`,
+		strings.Replace(built, `"os":"linux",`, "", 1):                                                                            `os is not set, not "linux"`,
+		strings.Replace(built, `"config"`, `"config":{"User":"x"},"config"`, 1):                                                   "malformed",
 	} {
 		got, err := ConfigDifferences([]byte(built), []byte(is))
 		text := strings.Join(got, "; ")
@@ -63,6 +64,16 @@ func TestConfigDifferences(t *testing.T) {
 			text = err.Error()
 		}
 		assert.Equalf(t, true, text == want || want != "" && strings.Contains(text, want), "%s: %s", is, text)
+	}
+}
+
+// TestIndexWithoutImages: an index that names no image for a platform does not pass.
+func TestIndexWithoutImages(t *testing.T) {
+	t.Parallel()
+	attestation := v1.Descriptor{Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"}}
+	for _, entries := range [][]v1.Descriptor{nil, {attestation}} {
+		findings := require.Value(Examiner{}.VerifyIndex(t.Context(), "x", entries, nil, Options{}))(t)
+		assert.ErrorIs(t, Unfit(findings), ErrUnfit)
 	}
 }
 
