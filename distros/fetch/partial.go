@@ -116,7 +116,8 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 			lastSize = size
 			lastGrowth = time.Now()
 		}
-		if time.Since(lastGrowth) > c.stall()+c.stall()/2 {
+		// A server can ask the holder for a pause of two minutes between two stalls.
+		if time.Since(lastGrowth) > defaultAttempts*c.stall() {
 			return nil, fmt.Errorf(
 				"another process downloads to %s and makes no progress: end it, or use another cache: %w",
 				path,

@@ -74,6 +74,21 @@ func TestStuckProcess(t *testing.T) {
 	assert.ErrorContains(t, err, held.Name()+" and makes no progress: end it")
 }
 
+// TestPausedProcess: a process that waits as long as a server asked it to is not stuck.
+func TestPausedProcess(t *testing.T) {
+	t.Parallel()
+	data := content(1000)
+	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r, data) })
+	c := newClient(t)
+	c.Stall, c.Attempts = time.Second, 50 // the longest pause is of two minutes, and the usual stall of one
+	held, err := tryLock(filepath.Join(c.Store.dir, partialDir, digest(data)), os.O_CREATE)
+	if err != nil || held == nil {
+		t.Fatal(held, err)
+	}
+	time.AfterFunc(2*c.Stall, func() { _ = held.Close() })
+	get(t, c, File{URL: srv.URL, SHA256: digest(data)})
+}
+
 func TestKilledProcess(t *testing.T) {
 	t.Parallel()
 	data := content(400_000)

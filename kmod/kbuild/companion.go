@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -98,10 +99,12 @@ func omitted(err error) (reason string, ok bool) {
 	if own, is := errors.AsType[*unfitError](err); is {
 		return own.why, true
 	}
-	if failed, is := errors.AsType[*CompileError](err); is && !failed.Killed && !errors.Is(err, unix.ENOSPC) {
-		return append(slices.Clone(failed.Errors), failed.Err.Error())[0], true
+	_, ended := errors.AsType[*exec.ExitError](err)
+	failed, is := errors.AsType[*CompileError](err)
+	if !is || !ended || failed.Killed || errors.Is(err, unix.ENOSPC) {
+		return "", false
 	}
-	return "", false
+	return append(slices.Clone(failed.Errors), failed.Err.Error())[0], true
 }
 
 // tidyReason makes one short line of a reason, the same for every scratch folder.
@@ -243,7 +246,7 @@ func prepareGDRDrv(ctx context.Context, c *compile, companion Companion, source 
 		}
 		answer := bounded.Buffer{Limit: maxLine}
 		if err := c.runCompanion(ctx, companion, command{
-			name: filepath.Base(test), program: test, args: []string{"-k", c.Headers.Release}, env: []string{c.makeFlags()}, also: &answer,
+			name: filepath.Base(test), program: "sh", args: []string{test, "-k", c.Headers.Release}, env: []string{c.makeFlags()}, also: &answer,
 		}); err != nil {
 			return nil, err
 		}

@@ -2,9 +2,13 @@ package kbuild
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
@@ -72,6 +76,9 @@ const copyCompanions = `cp "$kos"/companions.d/*.ko . && cat Makefile >"$kos/mak
 func TestCompanions(t *testing.T) {
 	t.Parallel()
 	b := companionBench(t, copyCompanions)
+	for _, script := range require.Value(filepath.Glob(b.job.Companions[1].Source + "/scripts/*"))(t) {
+		require.NoError(t, os.Chmod(script, 0o644)) // nothing starts what was just written: it may be busy
+	}
 	before := snapshot(t, b.job.Companions[1].Source)
 	set := require.Value(Compile(t.Context(), b.job))(t)
 	assert.Samef(t, before, snapshot(t, b.job.Companions[1].Source), "the sources changed")
@@ -150,6 +157,8 @@ func TestCompanionTrouble(t *testing.T) {
 			t.Errorf("%s: %v, %v", c.name, set, err)
 		}
 	}
+	_, left := omitted(&CompileError{Err: fmt.Errorf("make failed: %w", unix.EAGAIN)})
+	assert.Equalf(t, false, left, "a program that could not be started")
 	b := companionBench(t, copyCompanions)
 	b.job.Companions[0].Source += "-missing"
 	_, err := Compile(t.Context(), b.job)
