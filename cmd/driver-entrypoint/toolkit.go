@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/drivertoolkit"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -103,27 +102,22 @@ func (p *program) sidecarCommand(verb, module, variable string) *cobra.Command {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			p.log().Info("waiting for the driver container to load the module", "module", module)
-			for {
+			err := daemons.Until(ctx, 2*time.Second, func() error {
 				_, err := kmod.System{}.Module(module)
-				if err == nil {
-					break
-				}
-				if !errors.Is(err, fs.ErrNotExist) {
-					return err
-				}
-				select {
-				case <-cmd.Context().Done():
-					return nil
-				case <-ctx.Done():
-					return fmt.Errorf(
-						"%w: %s was not loaded within %s; the driver container loads it if its image has it and %s=true is set for nvidia-driver-ctr",
-						status.ErrNotReady,
-						module,
-						timeout,
-						variable,
-					)
-				case <-time.After(2 * time.Second):
-				}
+				return err
+			})
+			if cmd.Context().Err() != nil {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf(
+					"%w: %s was not loaded within %s: %w; the driver container loads it if its image has it and %s=true is set for nvidia-driver-ctr",
+					status.ErrNotReady,
+					module,
+					timeout,
+					err,
+					variable,
+				)
 			}
 			p.log().Info("the module is loaded", "module", module)
 			<-cmd.Context().Done()

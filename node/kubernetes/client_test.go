@@ -20,10 +20,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
-const (
-	testNode = apitest.NodeName
-	condType = "NVIDIADriverReady"
-)
+const testNode = apitest.NodeName
 
 // otherAuthority has issued no certificate here.
 var otherAuthority = testcert.Authority("another authority").CertPEM()

@@ -9,9 +9,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Condition is a condition of a node.
+// Condition is the condition NVIDIADriverReady of a node.
 type Condition struct {
-	Type    string // "NVIDIADriverReady"
 	Status  string // True, False or Unknown
 	Reason  string // CamelCase, one word
 	Message string
@@ -22,7 +21,7 @@ type Condition struct {
 // Events.
 const maxMessage = 1024
 
-// SetCondition writes one condition of a node and leaves the others unchanged. It needs the verb
+// SetCondition writes the condition and leaves the others of the node unchanged. It needs the verb
 // patch on nodes/status.
 func (c *Client) SetCondition(
 	ctx context.Context,
@@ -31,7 +30,7 @@ func (c *Client) SetCondition(
 	cond Condition,
 ) error {
 	value := Patch{
-		"type": cond.Type, "status": cond.Status, "reason": cond.Reason, "message": truncate(cond.Message, maxMessage), "lastHeartbeatTime": formatTime(now),
+		"type": conditionType, "status": cond.Status, "reason": cond.Reason, "message": truncate(cond.Message, maxMessage), "lastHeartbeatTime": formatTime(now),
 	}
 	if !cond.Changed.IsZero() {
 		value["lastTransitionTime"] = formatTime(cond.Changed)
@@ -58,16 +57,9 @@ const (
 	messageEvery = 10 * time.Second
 )
 
-// reported is the condition that the server has.
-type reported struct {
-	status, reason, message string
-	at                      time.Time
-}
-
 // conditionOf returns the node condition for a status.
 func conditionOf(st status.Snapshot) Condition {
 	c := Condition{
-		Type:    conditionType,
 		Status:  "False",
 		Reason:  camel(st.State),
 		Message: st.Reason,
@@ -100,19 +92,22 @@ func (r *Reporter) reportCondition(ctx context.Context, st status.Snapshot, fina
 		return
 	}
 	c := conditionOf(st)
-	same := c.Status == r.reported.status && c.Reason == r.reported.reason
-	switch since := now.Sub(r.reported.at); {
-	case same && c.Message == r.reported.message && (since < heartbeat || final):
+	since := now.Sub(r.reportedAt)
+	sameState := c.Status == r.reported.Status && c.Reason == r.reported.Reason
+	sameMessage := c.Message == r.reported.Message
+	switch {
+	case sameState && sameMessage && (since < heartbeat || final):
 		return
-	case same && c.Message != r.reported.message && since < messageEvery && !final:
+	case sameState && !sameMessage && since < messageEvery && !final:
 		return
 	}
-	if c.Status != r.reported.status {
+	if c.Status != r.reported.Status {
 		c.Changed = now
 	}
 	err := r.o.Client.SetCondition(ctx, r.o.Node, now, c)
 	r.condition.result(ctx, now, err)
 	if err == nil {
-		r.reported = reported{c.Status, c.Reason, c.Message, now}
+		r.reported = c
+		r.reportedAt = now
 	}
 }

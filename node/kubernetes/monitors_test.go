@@ -91,7 +91,7 @@ func TestMonitors(t *testing.T) {
 			var reasons []string
 			require.NoError(t, json.Unmarshal([]byte(m[3]), &reasons))
 			for _, reason := range reasons {
-				if m[1] == c.Type && m[2] == c.Status && reason == c.Reason {
+				if m[1] == conditionType && m[2] == c.Status && reason == c.Reason {
 					found += p.Name
 				}
 			}

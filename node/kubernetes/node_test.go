@@ -25,15 +25,15 @@ func TestCondition(t *testing.T) {
 		t.Helper()
 		require.NoError(t, c.SetCondition(t.Context(), testNode, now, cond))
 	}
-	set(noon, Condition{Type: condType, Status: "True", Reason: "Serving", Message: "it serves", Changed: noon})
-	set(noon.Add(time.Minute), Condition{Type: condType, Status: "True", Reason: "Serving", Message: strings.Repeat("é", 2000)})
-	got := s.Condition(condType)
+	set(noon, Condition{Status: "True", Reason: "Serving", Message: "it serves", Changed: noon})
+	set(noon.Add(time.Minute), Condition{Status: "True", Reason: "Serving", Message: strings.Repeat("é", 2000)})
+	got := s.Condition(conditionType)
 	if got.Status != "True" || !got.LastTransitionTime.Time.Equal(noon) || !got.LastHeartbeatTime.Time.Equal(noon.Add(time.Minute)) || len(got.Message) > maxMessage {
 		t.Errorf("%v", got)
 	}
 	assert.Equalf(t, "True", string(s.Condition("Ready").Status), "other conditions")
 	s.Do(func(st *apitest.State) { st.Denied = []string{"patch nodes/status"} })
-	assert.ErrorIs(t, c.SetCondition(t.Context(), testNode, noon, Condition{Type: condType, Status: "False"}), ErrForbidden)
+	assert.ErrorIs(t, c.SetCondition(t.Context(), testNode, noon, Condition{Status: "False"}), ErrForbidden)
 }
 
 func TestRemoveAnnotation(t *testing.T) {

@@ -40,19 +40,20 @@ type Reporter struct {
 	done   chan struct{}
 	once   sync.Once
 
-	events    sender
-	recorder  *Recorder
-	last      eventText // the last one that was recorded
-	recorded  time.Time
-	gpus      map[string]status.GPUState // by address, at the last report
-	without   map[string]bool            // licence, by address, at the last report
-	phase     string                     // the phase of the start, and since when it lasts
-	since     time.Time
-	condition sender
-	reported  reported // the condition
-	idle      bool     // Idle was called
-	taints    sender
-	untainted bool // the taints were removed
+	events     sender
+	recorder   *Recorder
+	last       eventText // the last one that was recorded
+	recorded   time.Time
+	gpus       map[string]status.GPUState // by address, at the last report
+	without    map[string]bool            // licence, by address, at the last report
+	phase      string                     // the phase of the start, and since when it lasts
+	since      time.Time
+	condition  sender
+	reported   Condition // that the server has
+	reportedAt time.Time
+	idle       bool // Idle was called
+	taints     sender
+	untainted  bool // the taints were removed
 }
 
 const (
