@@ -116,8 +116,6 @@ func (d deb) KernelImages(release string) []string {
 	}
 }
 
-// KernelMeta is the same in both families: "linux-headers-amd64", "linux-headers-generic",
-// "linux-headers-aws".
 // KernelParts returns the packages of modules. Debian has them, and linux-binary with the kernel, since
 // Linux 6.17 (changelog of its source package linux: "Split kernel modules into own package"). Ubuntu
 // has the modules that few machines need in a package of their own.
@@ -132,6 +130,8 @@ func (d deb) KernelParts(release string) []string {
 	}
 }
 
+// KernelMeta is the same in both families: "linux-headers-amd64", "linux-headers-generic",
+// "linux-headers-aws".
 func (d deb) KernelMeta(flavour string) string { return headersPrefix + flavour }
 
 // BuildDirs returns one folder for every flavour. Its Makefile leads to the shared part.

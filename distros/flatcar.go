@@ -42,10 +42,10 @@ func (d packageless) KernelFlavour(arch string) string { return forArch(arch, d.
 // KernelImages returns nil.
 func (d packageless) KernelImages(string) []string { return nil }
 
-// KernelMeta returns "".
 // KernelParts returns nil.
 func (d packageless) KernelParts(string) []string { return nil }
 
+// KernelMeta returns "".
 func (d packageless) KernelMeta(string) string { return "" }
 
 // BuildDirs returns the folder on the host.

@@ -83,10 +83,10 @@ func (d sle) KernelImages(release string) []string {
 	return given(ok, "kernel-"+flavour+" = "+version)
 }
 
-// KernelMeta returns the headers package of the flavour.
 // KernelParts returns nil: the package of the kernel has the modules that SUSE supports.
 func (d sle) KernelParts(string) []string { return nil }
 
+// KernelMeta returns the headers package of the flavour.
 func (d sle) KernelMeta(flavour string) string { return "kernel-" + flavour + "-devel" }
 
 // BuildDirs returns the folder of the generated files. The sources that all flavours share are

@@ -234,7 +234,7 @@ func TestLoadRefuses(t *testing.T) {
 		"no certificate":      {key, nil, "give the file that has the key's"},
 		"only a certificate":  {e.Certificate.Raw, nil, "no private key"},
 		"another certificate": {key, r.Certificate.Raw, "is not that of the private key"},
-		"two keys by mistake": {key, key, "holds a private key and no certificate"},
+		"two keys by mistake": {key, key, "it holds a key and no certificate"},
 		"PKCS#12 certificate": {key, read(t, "keyfile/testdata/key.p12"), "-nokeys"},
 	} {
 		certFile := ""

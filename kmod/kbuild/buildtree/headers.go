@@ -4,12 +4,9 @@
 package buildtree
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -180,23 +177,22 @@ func (h Headers) compilerText() string {
 	return ""
 }
 
+// maxConfig bounds the file with a kernel's options, in bytes.
+const maxConfig = 8 << 20
+
 // Config returns the named options that are set in the kernel's configuration, by name, without
 // quotes: "y", "sha256".
 func (h Headers) Config(names ...string) (map[string]string, error) {
-	f, err := os.Open(filepath.Join(h.Build, "include/config/auto.conf"))
+	text, err := bounded.Text(filepath.Join(h.Build, "include/config/auto.conf"), maxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration of kernel %s: %w", h.Release, err)
 	}
-	defer f.Close()
 	values := map[string]string{}
-	lines := bufio.NewScanner(io.LimitReader(f, 8<<20))
-	for lines.Scan() {
-		if name, value, ok := strings.Cut(lines.Text(), "="); ok && slices.Contains(names, name) {
+	for line := range strings.Lines(text) {
+		name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		if ok && slices.Contains(names, name) {
 			values[name] = strings.Trim(value, `"`)
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read the configuration of kernel %s: %w", h.Release, err)
 	}
 	return values, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 func TestFind(t *testing.T) {
@@ -100,6 +101,8 @@ func TestConfig(t *testing.T) {
 	h := require.Value(Find(release, []Root{{root, "host"}}))(t)
 	got := require.Value(h.Config("CONFIG_MODULE_SIG_HASH", "CONFIG_MODULES", "CONFIG_NOT_SET"))(t)
 	assert.Same(t, map[string]string{"CONFIG_MODULE_SIG_HASH": "sha256", "CONFIG_MODULES": "y"}, got)
+	testfile.Write(t, h.Build+"/include/config/auto.conf", "CONFIG_MODULES=y\n"+strings.Repeat("#", maxConfig))
+	assert.ErrorIs(t, assert.Err(h.Config("CONFIG_MODULES")), bounded.ErrTooLarge)
 }
 
 func TestLink(t *testing.T) {

@@ -101,5 +101,5 @@ func certificates(file string) (certs []*x509.Certificate, err error) {
 			"it is PKCS#12: take the certificate out with: openssl pkcs12 -in FILE -nokeys -out cert.pem",
 		)
 	}
-	return nil, errors.New("it holds a private key and no certificate")
+	return nil, errors.New("it holds a key and no certificate")
 }
