@@ -130,12 +130,13 @@ func (s Stream) Open(r io.Reader, compression string) (io.ReadCloser, error) {
 }
 
 // mark tells an error of the stream's source, which decoders may replace by their own, from damage.
+// At the limit a decoder may still read the source, so its error is not looked at then.
 func (s Stream) mark(source *bounded.Source, err error) error {
-	if source.Err != nil {
-		return source.Err
-	}
 	if errors.Is(err, s.Format) {
 		return err
+	}
+	if source.Err != nil {
+		return source.Err
 	}
 	return fmt.Errorf("%w: %w", s.Format, err)
 }

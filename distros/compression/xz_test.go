@@ -107,6 +107,20 @@ func TestBadPrograms(t *testing.T) {
 	assert.Equalf(t, true, assert.Err(in.Read(make([]byte, 1))) != nil, "a read after Close")
 }
 
+// TestLimit: content beyond the limit is a fault of the format, and the source may fail at that moment.
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	format := errors.New("format")
+	_, stream := pack(t, 0)
+	for kind, data := range map[string][]byte{XZ: stream, Zstd: repotest.Compress(t, ".zst", bytes.Repeat(stream, 9))} {
+		source := io.MultiReader(bytes.NewReader(data[:len(data)-100]), iotest.ErrReader(broken))
+		in := require.Value(Stream{XZ: FindXZ().Open(t.Context()), Limit: 1, Format: format}.Open(source, kind))(t)
+		assert.ErrorIsf(t, assert.Err(io.ReadAll(in)), format, "%s", kind)
+		require.NoError(t, in.Close())
+	}
+}
+
 // TestReader: the first bytes tell the compression, damage is damage, and an error of the source stays what it is.
 func TestReader(t *testing.T) {
 	t.Parallel()
