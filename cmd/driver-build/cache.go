@@ -52,16 +52,20 @@ func showCache(a *session.App) error {
 	})
 }
 
+// maxDays is a hundred years. Nanoseconds, in which times are counted, have no room for three hundred.
+const maxDays = 36500
+
 func newCachePruneCmd(a *session.App) *cobra.Command {
 	days := 30
 	cmd := &cobra.Command{
 		Use: "prune", Short: "Remove what no command has used for some days", Long: cachePruneLong, Args: cobra.NoArgs,
 		Example: "  driver-build cache prune --keep-days 14",
 		RunE: func(*cobra.Command, []string) error {
-			if days < 1 {
+			if days < 1 || days > maxDays {
 				return session.Usagef(
-					"--keep-days %d: give one day or more, because running builds count on what they have seen",
+					"--keep-days %d: give 1 to %d days; running builds count on what they have seen",
 					days,
+					maxDays,
 				)
 			}
 			store, err := openCache(a)

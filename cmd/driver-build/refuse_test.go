@@ -70,7 +70,7 @@ var wrong = map[string][]string{
 	"cache-to":        {"h.example/a:1", "h.example/A", "https://h.example/a", "oci:dist", "/srv/a"},
 	"cache-key":       {"/nope", "FOLDER", "GARBAGE"},
 	"cache":           {"GARBAGE", "/proc/x", "/dev/null/x"},
-	"keep-days":       {"0", "-1", "x"},
+	"keep-days":       {"0", "-1", "x", "36501", "150000"},
 	"jobs":            {"0", "65", "many", "99999999999999999999"},
 	"progress":        {"loud"},
 	"precompiled":     {"true", "maybe"},
