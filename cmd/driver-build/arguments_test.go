@@ -148,7 +148,7 @@ func TestContradictions(t *testing.T) {
 	}
 	assert.Samef(t, before, testfile.List(t, u.Dir), "files of the user")
 	assert.Equalf(t, asked, u.Requests("/"), "something was asked")
-	for _, epoch := range []string{"yesterday", "-1"} {
+	for _, epoch := range []string{"yesterday", "-1", "1764460800000"} {
 		u.Env["SOURCE_DATE_EPOCH"] = epoch
 		u.Run(t, strings.Fields(old)...).Want(t, 2, "SOURCE_DATE_EPOCH", epoch)
 	}

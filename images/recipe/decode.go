@@ -67,8 +67,8 @@ var (
 	sha512Shape  = regexp.MustCompile(`^[0-9a-f]{128}$`)
 )
 
-// lastEpoch is the end of the year 9999, after which times have no text.
-var lastEpoch = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
+// LastEpoch is the end of the year 9999, after which times have no text.
+var LastEpoch = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
 
 // checks collects what is wrong.
 type checks []error
@@ -90,7 +90,7 @@ func (r *Recipe) check() error {
 	}
 	c.that(r.Schema == Version, "its schema is %d, this program builds %d", r.Schema, Version)
 	c.that(versionShape.MatchString(r.Driver), "%.80q is no version of a driver", r.Driver)
-	c.that(r.Epoch >= 0 && r.Epoch <= lastEpoch, "%d is no time of an image", r.Epoch)
+	c.that(r.Epoch >= 0 && r.Epoch <= LastEpoch, "%d is no time of an image", r.Epoch)
 	c.that(r.VGPU == "" || slices.Contains(driverinfo.VGPULicences(), r.VGPU), "%.80q is no licence of a vGPU driver", r.VGPU)
 	c.that(r.Signer == "" || sha256Shape.MatchString(r.Signer), "%.80q is no SHA-256 of a certificate", r.Signer)
 	c.flavours(slices.Concat(r.Flavours, r.PrecompiledFlavours))

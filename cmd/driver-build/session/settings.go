@@ -81,8 +81,8 @@ func (a *App) Epoch() (int64, error) {
 		return 0, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 {
-		return 0, Usagef("SOURCE_DATE_EPOCH %q is not a number of seconds since 1970", text)
+	if err != nil || n < 0 || n > recipe.LastEpoch {
+		return 0, Usagef("SOURCE_DATE_EPOCH %q is not a number of seconds since 1970 (to the year 9999)", text)
 	}
 	return n, nil
 }
