@@ -84,15 +84,14 @@ const (
 // Holders returns the processes that have a device of NVIDIA's modules open or mapped, by whatever
 // path, in the order of their pids. It compares the device numbers of everything in /proc/*/fd and
 // of the mapped files with the majors that /proc/devices gives to nvidia*, gdrdrv and 195, and with
-// the DRM nodes of NVIDIA GPUs. It leaves out processes for which except returns true (our own
-// daemons); a nil except leaves out none. Modules of the nvidia stack with references that no
-// process explains (excepted processes included) come last. Only processes of this pid namespace
-// are visible.
+// the DRM nodes of NVIDIA GPUs. It leaves out the processes of except (our own daemons). Modules of
+// the nvidia stack with references that no process explains (excepted processes included) come last.
+// Only processes of this pid namespace are visible.
 //
 // Looking at an open file can hang on a dead network file system. So Holders looks at files under
 // /dev first and gives a process 2 s; after that, what it found until then counts. The error is
 // that of the context, or says that Holders gave up on too many processes.
-func (s System) Holders(ctx context.Context, except func(pid int) bool) ([]Holder, error) {
+func (s System) Holders(ctx context.Context, except ...int) ([]Holder, error) {
 	all, err := s.holders(ctx, except)
 	if err != nil {
 		return all, fmt.Errorf("find who holds the driver: %w", err)
@@ -100,7 +99,7 @@ func (s System) Holders(ctx context.Context, except func(pid int) bool) ([]Holde
 	return all, nil
 }
 
-func (s System) holders(ctx context.Context, except func(pid int) bool) ([]Holder, error) {
+func (s System) holders(ctx context.Context, except []int) ([]Holder, error) {
 	devices, err := s.devices()
 	if err != nil {
 		return nil, err
@@ -138,7 +137,7 @@ func (s System) holders(ctx context.Context, except func(pid int) bool) ([]Holde
 			explained[module] = true
 			files = append(files, path)
 		}
-		if except == nil || !except(pid) {
+		if !slices.Contains(except, pid) {
 			slices.Sort(files)
 			h := s.Process(pid)
 			h.Files = files[:min(len(files), maxHeld)]

@@ -68,7 +68,7 @@ func gpuProcesses(t testing.TB) System {
 func TestHolders(t *testing.T) {
 	t.Parallel()
 	s := gpuProcesses(t)
-	got := require.Value(s.Holders(t.Context(), func(pid int) bool { return pid == 300 }))(t)
+	got := require.Value(s.Holders(t.Context(), 300))(t)
 	var text []string
 	for _, h := range got {
 		for i, f := range h.Files {
@@ -83,7 +83,7 @@ func TestHolders(t *testing.T) {
 		"pid 500 (Xorg): card0",
 	}
 	assert.Samef(t, want, text, "Holders (-want +got)")
-	assert.Equalf(t, 4, len(require.Value(s.Holders(t.Context(), nil))(t)), "Holders without exceptions")
+	assert.Equalf(t, 4, len(require.Value(s.Holders(t.Context()))(t)), "Holders without exceptions")
 }
 
 // References that no process explains: the kernel's console on nvidia_drm, a process of another pid namespace
@@ -94,7 +94,7 @@ func TestHoldersOfTheKernel(t *testing.T) {
 	testfile.Write(t, s.proc("devices"), testDevices)
 	testfile.Write(t, s.proc("self/comm"), "not a number")
 	names := func() (all []string) {
-		holders := require.Value(s.Holders(t.Context(), nil))(t)
+		holders := require.Value(s.Holders(t.Context()))(t)
 		for _, h := range holders {
 			if h.PID != 0 || !strings.Contains(h.String(), h.Kernel+": ") {
 				t.Errorf("holder %+v: %s", h, h)
@@ -116,11 +116,11 @@ func TestHoldersOfTheKernel(t *testing.T) {
 func TestHoldersErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	assert.Errorf(t, assert.Err((System{Proc: dir, Sys: dir}).Holders(t.Context(), nil)), "Holders without /proc/devices")
+	assert.Errorf(t, assert.Err((System{Proc: dir, Sys: dir}).Holders(t.Context())), "Holders without /proc/devices")
 	s := gpuProcesses(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.ErrorIsf(t, assert.Err(s.Holders(ctx, nil)), context.Canceled, "Holders when cancelled")
+	assert.ErrorIsf(t, assert.Err(s.Holders(ctx)), context.Canceled, "Holders when cancelled")
 }
 
 func FuzzMaps(f *testing.F) {

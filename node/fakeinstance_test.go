@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -217,10 +218,10 @@ func (i *instance) Delete(ctx context.Context, name string) error {
 	})
 }
 
-func (i *instance) Holders(_ context.Context, except func(int) bool) (out []kmod.Holder, err error) {
+func (i *instance) Holders(_ context.Context, except ...int) (out []kmod.Holder, err error) {
 	err = i.do("holders", func() error {
 		for _, h := range i.users {
-			if !except(h.PID) {
+			if !slices.Contains(except, h.PID) {
 				out = append(out, h)
 			}
 		}

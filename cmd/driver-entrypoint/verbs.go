@@ -136,7 +136,7 @@ func (p *program) holdersCommand() *cobra.Command {
 		Args:  noArgs,
 		Long:  "holders needs the host's process table (hostPID). It sees device files and mappings of them.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			holders, err := kmod.System{}.Holders(cmd.Context(), func(int) bool { return false })
+			holders, err := kmod.System{}.Holders(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -46,7 +46,7 @@ func (s Stack) Removable(ctx context.Context, names ...string) error {
 	if !inUse {
 		return nil
 	}
-	all, err := s.Kernel.Holders(ctx, func(int) bool { return false })
+	all, err := s.Kernel.Holders(ctx)
 	busy.Holders = slices.DeleteFunc(slices.Clone(all), func(h kmod.Holder) bool {
 		return !h.Holds(busy.Module)
 	})
@@ -74,7 +74,7 @@ func (s Stack) Delete(
 		}
 		back := s.PutBack(context.WithoutCancel(ctx), d, removed)
 		if errors.Is(err, kmod.ErrInUse) {
-			holders, scan := s.Kernel.Holders(ctx, func(int) bool { return false })
+			holders, scan := s.Kernel.Holders(ctx)
 			return nil, errors.Join(&InUseError{Holders: holders, Module: m.Name}, scan, back)
 		}
 		return nil, errors.Join(fmt.Errorf("unload %s: %w", m.Name, err), back)

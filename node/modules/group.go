@@ -189,7 +189,7 @@ func (c *change) delete(ctx context.Context, live kmod.Module) error {
 		return err
 	}
 	c.inUse = true
-	holders, err := c.Kernel.Holders(ctx, func(int) bool { return false })
+	holders, err := c.Kernel.Holders(ctx)
 	holders = slices.DeleteFunc(holders, func(h kmod.Holder) bool { return !h.Holds(c.module) })
 	if err != nil || len(holders) == 0 {
 		return fmt.Errorf("%s is in use", c.module)

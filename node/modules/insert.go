@@ -27,7 +27,7 @@ type Kernel interface {
 	Params(name string) (map[string]string, error)
 	Insert(ctx context.Context, path, digest string, params []string) error
 	Delete(ctx context.Context, name string) error
-	Holders(ctx context.Context, except func(pid int) bool) ([]kmod.Holder, error)
+	Holders(ctx context.Context, except ...int) ([]kmod.Holder, error)
 }
 
 // Stack is a kernel with modules that stand on each other.

@@ -72,7 +72,7 @@ type oneModule struct {
 
 func (k *oneModule) Params(string) (map[string]string, error) { return nil, nil }
 
-func (k *oneModule) Holders(context.Context, func(int) bool) ([]kmod.Holder, error) { return nil, nil }
+func (k *oneModule) Holders(context.Context, ...int) ([]kmod.Holder, error) { return nil, nil }
 
 func (k *oneModule) Module(name string) (kmod.Module, error) {
 	if k.live.Name != name {

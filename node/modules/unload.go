@@ -15,7 +15,7 @@ import (
 // Free returns nil when every module of a driver could be unloaded, else an *InUseError that names
 // the holders. The instance's own daemons (ours) do not count: they are stopped first.
 func (s Stack) Free(ctx context.Context, d status.Driver, ours []int) error {
-	holders, err := s.Kernel.Holders(ctx, func(pid int) bool { return slices.Contains(ours, pid) })
+	holders, err := s.Kernel.Holders(ctx, ours...)
 	if err != nil {
 		return err
 	}
