@@ -43,7 +43,7 @@ type Root struct {
 }
 
 // emptied are the folders of a root that belong to the system or the container: in a copy they are
-// empty. Mount creates dev and sys.
+// empty. Stage creates mount points, as dev and sys.
 var emptied = map[string]bool{
 	"proc":              true,
 	"run":               true,

@@ -28,27 +28,30 @@ var hostFolders = []string{"/proc", "/sys", "/dev", "/run", "/drivers"}
 // execute a program next: the goroutine keeps its thread. storage is the folder that has the root.
 func Enter(dir, storage string, host bool) error {
 	runtime.LockOSThread()
+	err := enter(dir, storage, host)
+	if err != nil {
+		return fmt.Errorf("enter the driver root %s: %w", dir, err)
+	}
+	return nil
+}
+
+func enter(dir, storage string, host bool) error {
 	mounts, err := ownMounts()
 	if host {
 		mounts = slices.DeleteFunc(append(hostFolders, storage), missing)
 		err = unix.Unshare(unix.CLONE_NEWNS)
 	}
 	if err != nil {
-		return fmt.Errorf("enter the driver root %s: %w", dir, err)
+		return err
 	}
 	scratch, err := os.MkdirTemp("", "driver-root-")
 	if err != nil {
-		return fmt.Errorf("enter the driver root %s: %w", dir, err)
+		return err
 	}
-	err = enter(dir, scratch, mounts)
+	err = change(dir, scratch, mounts)
 	if err != nil {
 		// the folder is private, so no other process sees the end of its mounts
-		undo := unix.Unmount(scratch, unix.MNT_DETACH)
-		return errors.Join(
-			fmt.Errorf("enter the driver root %s: %w", dir, err),
-			undo,
-			os.Remove(scratch),
-		)
+		return errors.Join(err, unix.Unmount(scratch, unix.MNT_DETACH), os.Remove(scratch))
 	}
 	return nil
 }
@@ -74,14 +77,15 @@ func ownMounts() (points []string, err error) {
 	return points, nil
 }
 
-func enter(dir, scratch string, mounts []string) error {
+// change makes a view of the root below scratch, and changes to it.
+func change(dir, scratch string, mounts []string) error {
 	err := unix.Mount("driver-root", scratch, "tmpfs", 0, "mode=755")
 	if err != nil {
 		return fmt.Errorf("mount a scratch folder: %w", err)
 	}
-	err = unix.Mount("", scratch, "", unix.MS_PRIVATE, "")
+	err = makePrivate(scratch)
 	if err != nil {
-		return fmt.Errorf("make %s private: %w", scratch, err)
+		return err
 	}
 	base, err := overlay(dir, scratch)
 	if err != nil {
@@ -126,11 +130,7 @@ func overlay(dir, scratch string) (base string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("mount an overlay of the root: %w", err)
 	}
-	err = unix.Mount("", base, "", unix.MS_PRIVATE, "")
-	if err != nil {
-		return "", fmt.Errorf("make %s private: %w", base, err)
-	}
-	return base, nil
+	return base, makePrivate(base)
 }
 
 // takeMount shows a mount of this process, with all that is mounted in it, at its path below base.

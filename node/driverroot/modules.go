@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -47,7 +48,7 @@ func (r *Root) AddModules(ctx context.Context, dir string, files []kbuild.File) 
 const optionsFile = "etc/modprobe.d/zz-nvidia-driver.conf"
 
 // SetOptions writes the parameters of modules into a root (see Mount), so that modprobe inside of
-// it loads them as this program does.
+// it loads them as this program does. It does nothing when the same ones are there.
 func (r *Root) SetOptions(dir string, options kmod.Options) error {
 	err := r.setOptions(cmp.Or(dir, r.Image), options)
 	if err != nil {
@@ -66,12 +67,19 @@ func (r *Root) setOptions(base string, options kmod.Options) error {
 		return err
 	}
 	defer root.Close()
+	if text != "" {
+		text = "# written by driver-entrypoint: the parameters of this node's driver\n" + text
+	}
+	have, err := bounded.FSFile(root.FS(), optionsFile, maxList)
+	known := err == nil || errors.Is(err, fs.ErrNotExist)
+	if known && string(have) == text {
+		return nil
+	}
 	err = root.MkdirAll(path.Dir(optionsFile), 0o755)
 	if err != nil {
 		return err
 	}
-	return writeFile(root, optionsFile,
-		"# written by driver-entrypoint: the parameters of this node's driver\n"+text)
+	return writeFile(root, optionsFile, text)
 }
 
 func (r *Root) addModules(ctx context.Context, base string, files []kbuild.File) error {

@@ -136,7 +136,8 @@ func (r *Root) warnUnlessShared(m mounttable.Mount) {
 
 // furnish mounts the submounts into a bare bind of a root.
 func (r *Root) furnish(ctx context.Context, base string) error {
-	if err := r.makeRunDirs(); err != nil {
+	err := r.makeRunDirs()
+	if err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(base)
@@ -144,17 +145,32 @@ func (r *Root) furnish(ctx context.Context, base string) error {
 		return err
 	}
 	defer root.Close()
-	if err := serveFirmware(root, r.Version); err != nil {
+	err = r.prepare(root)
+	if err != nil {
 		return err
 	}
 	for _, sub := range submounts() {
-		if err := ctx.Err(); err != nil {
+		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := ownFolder(root, sub); err != nil {
+		err := bindPrivate(filepath.Join(r.Image, sub), filepath.Join(base, sub))
+		if err != nil {
 			return err
 		}
-		if err := bindPrivate(filepath.Join(r.Image, sub), filepath.Join(base, sub)); err != nil {
+	}
+	return nil
+}
+
+// prepare makes in a root what Mount needs: the link to the firmware, and mount points. Of a staged
+// root Stage has made them: its storage may be read-only now.
+func (r *Root) prepare(root *os.Root) error {
+	err := serveFirmware(root, r.Version)
+	if err != nil {
+		return err
+	}
+	for _, sub := range submounts() {
+		err := ownFolder(root, sub)
+		if err != nil {
 			return err
 		}
 	}
@@ -184,9 +200,14 @@ func bindPrivate(from, to string) error {
 	if err != nil {
 		return err
 	}
-	err = unix.Mount("", to, "", unix.MS_PRIVATE, "")
+	return makePrivate(to)
+}
+
+// makePrivate keeps mounts in a mount from being seen elsewhere.
+func makePrivate(point string) error {
+	err := unix.Mount("", point, "", unix.MS_PRIVATE, "")
 	if err != nil {
-		return fmt.Errorf("make %s private: %w", to, err)
+		return fmt.Errorf("make %s private: %w", point, err)
 	}
 	return nil
 }

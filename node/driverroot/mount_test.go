@@ -17,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
@@ -38,6 +39,30 @@ func TestMountStaged(t *testing.T) {
 	assert.NoError(t, assert.Err(os.Stat(filepath.Join(r.Target, markerPath))))
 	assert.NoError(t, r.Unmount(t.Context()))
 	assert.Equalf(t, 0, len(points(t, r)), "left")
+}
+
+// A root on storage that is read-only by now, as that of a machine image, is served as any other.
+func TestMountReadOnly(t *testing.T) {
+	tool.AsRoot(t, "it mounts")
+	r := testRoot(t)
+	require.NoError(t, os.MkdirAll(r.Storage, 0o755))
+	require.NoError(t, unix.Mount("storage", r.Storage, "tmpfs", 0, ""))
+	t.Cleanup(func() { _ = unix.Unmount(r.Storage, unix.MNT_DETACH) })
+	options := kmod.Options{"nvidia": {"NVreg_A=1"}}
+	for _, with := range []kmod.Options{nil, options} {
+		dir := require.Value(r.Stage(t.Context(), nil))(t)
+		require.NoError(t, r.SetOptions(dir, with))
+		require.NoError(t, r.Sync(t.Context()))
+		require.NoError(t, unix.Mount("", r.Storage, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+		assert.Equalf(t, true, reused(t, r), "the root is used")
+		require.NoError(t, r.SetOptions(dir, with))
+		require.NoError(t, r.Mount(t.Context(), dir))
+		require.NoError(t, r.Prune(t.Context(), nil))
+		adoptable(t, r, "")
+		require.NoError(t, r.Unmount(t.Context()))
+		require.NoError(t, unix.Mount("", r.Storage, "", unix.MS_REMOUNT, ""))
+	}
+	assert.Equal(t, "options nvidia NVreg_A=1\n", strings.SplitAfterN(testfile.Read(t, staged(t, r)+"/"+optionsFile), "\n", 2)[1])
 }
 
 // The image itself is served, also the files that volumes cover, above all the firmware.

@@ -152,14 +152,15 @@ func (r *Root) copy(ctx context.Context, dir string) (sum copied, err error) {
 	return sum, os.Rename(tmp, dir)
 }
 
-// finish adds what a root has in addition to the image: the link to the firmware, and the marker.
+// finish adds what a root has in addition to the image: what Mount needs, and the marker.
 func (r *Root) finish(dst *os.File) error {
 	root, err := rootAt(dst)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	if err := serveFirmware(root, r.Version); err != nil {
+	err = r.prepare(root)
+	if err != nil {
 		return err
 	}
 	m := marker{Schema: markerSchema, Version: r.Version, ID: r.ID}

@@ -31,17 +31,20 @@ func bareView(dir string) (*os.File, error) {
 }
 
 func openBare(dir string) (*os.File, error) {
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+	err := unix.Unshare(unix.CLONE_NEWNS)
+	if err != nil {
 		return nil, fmt.Errorf("unshare: %w (the container has to be privileged)", err)
 	}
 	// /proc is a mount everywhere. New mounts on it belong to it, so only this mount has to be
 	// private.
 	const over = "/proc"
-	if err := unix.Mount("", over, "", unix.MS_PRIVATE, ""); err != nil {
-		return nil, fmt.Errorf("make %s private: %w", over, err)
+	err = makePrivate(over)
+	if err != nil {
+		return nil, err
 	}
-	if err := unix.Mount(dir, over, "", unix.MS_BIND, ""); err != nil {
-		return nil, fmt.Errorf("bind: %w", err)
+	err = bind(dir, over, 0)
+	if err != nil {
+		return nil, err
 	}
 	fd, err := unix.Open(over, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
