@@ -30,7 +30,9 @@ type SafeLoad interface {
 }
 
 const (
+	// between questions to the server, and after a long wait
 	safeLoadEvery = 2 * time.Second
+	safeLoadMost  = 10 * time.Second
 	safeLoadTries = time.Minute // how long the first request may fail
 	// a stop must not wait longer for a server that does not answer
 	safeLoadWithdraw = 3 * time.Second
@@ -75,7 +77,9 @@ func (r *replacement) awaitSafeLoad(ctx context.Context) (err error) {
 		if err := r.showSafeLoad(ctx); err != nil {
 			return err
 		}
-		if !daemons.Sleep(ctx, safeLoadEvery+rand.N(safeLoadEvery/4)) { //nolint:gosec // it spreads the load of many nodes, and is no secret
+		pause := min(max(safeLoadEvery, time.Since(begin)/30), safeLoadMost)
+		pause += rand.N(pause / 4) //nolint:gosec // it spreads the load of many nodes, and is no secret
+		if !daemons.Sleep(ctx, pause) {
 			return ctx.Err()
 		}
 	}

@@ -105,6 +105,18 @@ func TestSafeLoad(t *testing.T) {
 			})
 		})
 	}
+	t.Run("given after an hour", func(t *testing.T) {
+		bubble(t, func(t *testing.T, w *world) {
+			w.leave(v470)
+			f := &fakeSafeLoad{w: w}
+			e := w.run(life{version: v535, asks: time.Hour + 15*time.Second}, func(n *Node) {
+				n.SafeLoad = f
+				w.at(time.Hour, func() { f.given = true })
+			})
+			assert.Equal(t, true, e.served)
+			assert.Equalf(t, true, f.asks < 500, "it asked %d times: a node that is blocked is a load for the API server", f.asks)
+		})
+	})
 	t.Run("not needed", func(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			f := &fakeSafeLoad{w: w}
