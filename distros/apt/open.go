@@ -81,11 +81,6 @@ func (r *repo) name() string { return redact.URL(r.base) + " " + r.suite }
 // caller can compare their Digest before it loads the indexes. Errors: distros.ErrSources,
 // pgp.ErrSignature, pgp.ErrExpired, distros.ErrIndex, and those of fetch.
 func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
-	if o.Fetch == nil || o.Root == nil || o.Arch == "" {
-		return nil, distros.BadSources(
-			"open package repositories: a fetch client, a root and an architecture are needed",
-		)
-	}
 	if o.Now.IsZero() {
 		o.Now = time.Now()
 	}

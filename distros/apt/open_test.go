@@ -180,7 +180,6 @@ func TestOpenRefuses(t *testing.T) {
 		}, fetch.ErrUnreachable, "Packages"},
 		{"no server", nil, func(_ *archive, o *Options) { o.Sources[0].URIs = []string{"http://127.0.0.1:1"} }, fetch.ErrUnreachable, "127.0.0.1:1"},
 		{"offline", nil, func(_ *archive, o *Options) { o.Fetch.Offline = true }, fetch.ErrOffline, ""},
-		{"no architecture", nil, func(_ *archive, o *Options) { o.Arch = "" }, distros.ErrSources, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

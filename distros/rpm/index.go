@@ -3,6 +3,7 @@ package rpm
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
@@ -100,11 +101,7 @@ func (x *Index) Candidate(name string) (*Package, bool) {
 // Versions returns all available packages of a name, of every architecture, ordered by the priority
 // of their sources, then newest version first, then best architecture first.
 func (x *Index) Versions(name string) []*Package {
-	from, _ := slices.BinarySearchFunc(
-		x.packages,
-		name,
-		func(p *Package, name string) int { return strings.Compare(p.Name, name) },
-	)
+	from := x.first(name)
 	to := from
 	// hidden ones come after all others
 	for to < len(x.packages) && x.packages[to].Name == name && x.packages[to].Hidden == "" {
@@ -113,22 +110,22 @@ func (x *Index) Versions(name string) []*Package {
 	return slices.Clip(x.packages[from:to])
 }
 
+// first returns the first package whose name does not sort before this one.
+func (x *Index) first(name string) int {
+	return sort.Search(len(x.packages), func(i int) bool { return x.packages[i].Name >= name })
+}
+
 // Names returns the names of available packages that begin with a prefix, sorted, each once.
 func (x *Index) Names(prefix string) (names []string) {
-	from, _ := slices.BinarySearchFunc(
-		x.packages,
-		prefix,
-		func(p *Package, name string) int { return strings.Compare(p.Name, name) },
-	)
-	for _, p := range x.packages[from:] {
+	for _, p := range x.packages[x.first(prefix):] {
 		if !strings.HasPrefix(p.Name, prefix) {
 			break
 		}
-		if p.Hidden == "" && !slices.Contains(names, p.Name) {
+		if p.Hidden == "" {
 			names = append(names, p.Name)
 		}
 	}
-	return names
+	return slices.Compact(names)
 }
 
 // WhatProvides returns the packages that meet a relation by their name, by something they provide,

@@ -105,11 +105,6 @@ func (o *Options) sources() (sources []repoconf.Source, identities map[string]st
 // can ask for their Digest before it loads the lists. Errors: distros.ErrSources, pgp.ErrSignature,
 // pgp.ErrExpired, distros.ErrIndex, ErrRollback, and those of fetch.
 func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
-	if o.Fetch == nil || o.Root == nil || o.Arch == "" {
-		return nil, distros.BadSources(
-			"open package repositories: a fetch client, a root and an architecture are needed",
-		)
-	}
 	if archs[o.Arch] == nil {
 		return nil, distros.BadSources(
 			"open package repositories: architecture %q is not known",
