@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
@@ -201,6 +202,37 @@ func TestDescriptorsLie(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+}
+
+// TestUnreadable: a path that cannot be looked at is not said to be absent.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		l, _ := ParseLocal(kind + ":" + strings.Repeat("x", 300))
+		assert.ErrorIs(t, l.Check(), unix.ENAMETOOLONG)
+	}
+}
+
+// TestNamelessArchive: an archive without a tag, as skopeo writes it, is written again without one.
+func TestNamelessArchive(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "x.tar")
+	img := imagetest.RandomImage(t, "amd64", 10, "one")
+	require.NoError(t, WriteOCIArchive(t.Context(), file, "driver", "", img))
+	tags, digests, err := LocalTags("oci-archive:" + file)
+	assert.NoError(t, err)
+	assert.Same(t, []string{""}, tags)
+	assert.Same(t, []v1.Hash{imagetest.Digest(t, img)}, digests)
+}
+
+// TestIndexBound: no index is written that the next call would refuse.
+func TestIndexBound(t *testing.T) {
+	t.Parallel()
+	g := newGraph()
+	for range 20_000 {
+		g.index.Manifests = append(g.index.Manifests, v1.Descriptor{Digest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("1", 200)}})
+	}
+	assert.ErrorContains(t, assert.Err(g.rawIndex()), "20000 entries")
 }
 
 // TestArchiveName: the entry of an OCI archive has the tag, and the name by which nodes ask for the image.

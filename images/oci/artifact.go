@@ -180,22 +180,27 @@ func StoreBlobs(s *fetch.Store) Blobs {
 	}
 }
 
-// Document reads a manifest or a config of at most limit bytes and verifies it.
+// Document reads a manifest of at most limit bytes, or on this machine a config, and verifies it.
 func (b Blobs) Document(h v1.Hash, limit int64) ([]byte, error) {
 	if b.manifest != nil {
 		return b.manifest(h)
 	}
-	if h.Algorithm != "sha256" {
-		return nil, fmt.Errorf("%s: only sha256 is supported", h)
+	return b.read(v1.Descriptor{Digest: h}, limit)
+}
+
+// read reads a blob of at most limit bytes and compares its digest.
+func (b Blobs) read(d v1.Descriptor, limit int64) ([]byte, error) {
+	if d.Digest.Algorithm != "sha256" {
+		return nil, fmt.Errorf("%s: only sha256 is supported", d.Digest)
 	}
-	r, err := b.open(v1.Descriptor{Digest: h})
+	r, err := b.open(d)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	raw, err := bounded.Read(Verify(r, v1.Descriptor{Digest: h, Size: -1}, b.where), limit)
+	raw, err := bounded.Read(Verify(r, v1.Descriptor{Digest: d.Digest, Size: -1}, b.where), limit)
 	if err != nil {
-		return nil, fmt.Errorf("read %s in %s: %w", h, b.where, err)
+		return nil, fmt.Errorf("read %s in %s: %w", d.Digest, b.where, err)
 	}
 	return raw, nil
 }

@@ -167,5 +167,12 @@ func (g *graph) rawIndex() ([]byte, error) {
 		g.index.Manifests,
 		func(x, y v1.Descriptor) int { return cmp.Compare(order(x), order(y)) },
 	)
-	return json.Marshal(g.index)
+	raw, err := json.Marshal(g.index)
+	if len(raw) > MaxManifest {
+		return nil, fmt.Errorf(
+			"its index.json would have %d entries and more than %d bytes: write to another folder",
+			len(g.index.Manifests), MaxManifest,
+		)
+	}
+	return raw, err
 }

@@ -33,7 +33,7 @@ func newImage(raw []byte, b Blobs) (*image, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := b.Document(m.Config.Digest, MaxConfig)
+	config, err := b.read(m.Config, MaxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("read the image config: %w", err)
 	}

@@ -2,6 +2,7 @@ package oci
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -102,7 +103,7 @@ func (l LocalRef) Tag() string { return l.tag }
 
 func (l LocalRef) failed(err error) error {
 	_, missing := os.Lstat(l.Path)
-	if missing == nil {
+	if !errors.Is(missing, fs.ErrNotExist) {
 		return fmt.Errorf("read %s: %w", l.text, err)
 	}
 	name, _, _ := strings.Cut(l.Path, ":")

@@ -25,7 +25,7 @@ var ErrNotForDocker = errors.New("a docker-archive cannot hold it")
 
 // WriteOCIArchive writes an artifact as a tar of an OCI layout with one entry, and its attachments
 // as entries without a name. The entry has the tag, which skopeo, crane and oras read, and the full
-// name, which containerd gives to the image. The same input gives the same bytes. It is written by
+// name, which containerd gives to the image; without a tag it has no name. The same input gives the same bytes. It is written by
 // the rule of package outfile: a file appears when it is complete; after an error, or when ctx
 // ends, nothing is left.
 func WriteOCIArchive(
@@ -35,12 +35,16 @@ func WriteOCIArchive(
 	attachments ...Attachment,
 ) (err error) {
 	defer failure.Wrap(&err, "write OCI archive %s", file)
-	full, err := newTag(repository + ":" + tag)
-	if err != nil {
-		return err
+	full := ""
+	if tag != "" {
+		named, err := newTag(repository + ":" + tag)
+		if err != nil {
+			return err
+		}
+		full = strings.Replace(named.Name(), name.DefaultRegistry+"/", "docker.io/", 1)
 	}
 	g := newGraph()
-	err = g.add(t, tag, strings.Replace(full.Name(), name.DefaultRegistry+"/", "docker.io/", 1))
+	err = g.add(t, tag, full)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func ParseOutput(text string) (Output, error) {
 	if strings.ContainsRune(path, 0) {
 		return o, fmt.Errorf("%q has a NUL byte in its path", text)
 	}
-	_, rest := existing(path)
+	_, rest := existing(filepath.Clean(path))
 	name, tag, ok := strings.Cut(rest, ":")
 	if ok {
 		return o, fmt.Errorf(

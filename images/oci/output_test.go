@@ -232,6 +232,7 @@ func TestOutputs(t *testing.T) {
 	require.NoError(t, os.WriteFile(in("blocked/blobs/sha256"), nil, 0o600))
 	for text, want := range map[string]string{
 		"oci:" + in("layout"): "", "oci:" + in("new/layout"): "", "oci-archive:" + in("x.tar"): "", "docker-archive:" + in("file"): "", "oci:" + in("with:colon"): "",
+		"oci:" + dir + "//with:colon/new": "", "oci:" + dir + "/./with:colon/new": "",
 		"oci-archive:" + in("with:colon/x.tar"): "", "docker-archive:/dev/null": "",
 		"": "is no output", "dist": "is no output", "oci:": "is no output", "tar:x": "is no output", "oci:a\x00b": "NUL",
 		"oci:" + in("x:tag"): "give oci:" + in("x"), "docker-archive:" + in("x.tar:team/driver:1"): "give docker-archive:" + in("x.tar"), "oci:x:tag": "give oci:x",

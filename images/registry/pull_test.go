@@ -199,6 +199,16 @@ func TestOpenManifest(t *testing.T) {
 	assert.Errorf(t, assert.Err(describeImage(t, c, "UPPER/x", "amd64")), "not a reference, but taken")
 }
 
+// TestLargeConfig: a config may be larger than a manifest.
+func TestLargeConfig(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	text := strings.Repeat("x", oci.MaxManifest)
+	mustPush(t, f.host()+"/x:one", imagetest.Image(t, "amd64", v1.Config{Labels: map[string]string{"x": text}}))
+	opened := require.Value(client(t).Open(t.Context(), f.host()+"/x:one", OpenOptions{Arch: "amd64", Part: Config}))(t)
+	assert.Equal(t, text, require.Value(opened.Image.ConfigFile())(t).Config.Labels["x"])
+}
+
 // TestLocal: images on this machine are opened, and pushed with the same digest, an index as a whole.
 func TestLocal(t *testing.T) {
 	t.Parallel()
