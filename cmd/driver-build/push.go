@@ -71,7 +71,7 @@ func push(
 ) error {
 	var total registry.Stats
 	err := a.Connect(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
-		transfers, err := s.Builder.Registry.Transfers(ctx, sources, to, tags)
+		transfers, err := registry.Transfers(sources, to, tags)
 		if err != nil {
 			return session.Usage(err)
 		}

@@ -72,12 +72,7 @@ func (t Transfer) Names() []string {
 // Transfers says how images are copied to a repository. to may have a tag, and tags may have
 // further ones, for one image; without them images keep their tags. A source without a tag means
 // all images that a layout or an archive has. Transfers does not use the network.
-func (c *Client) Transfers(
-	ctx context.Context,
-	sources []string,
-	to string,
-	tags []string,
-) (all []Transfer, err error) {
+func Transfers(sources []string, to string, tags []string) (all []Transfer, err error) {
 	_, tag, digest := imagename.Split(to)
 	named := tag+digest != ""
 	if named || len(tags) > 0 {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/docker/cli/cli/config/configfile"
@@ -64,15 +65,19 @@ func (userKeychain) ResolveContext(
 // file.
 const environmentFile = "$" + configfile.DockerEnvConfigKey
 
+// usersFolder has a folder for each user in which Podman writes without $XDG_RUNTIME_DIR.
+var usersFolder = "/run/containers"
+
 // credentialFiles returns the files of credentials in the order in which they are asked:
 // $DOCKER_AUTH_CONFIG and $REGISTRY_AUTH_FILE, because the user named these; Docker's configuration
-// ($DOCKER_CONFIG or ~/.docker); Podman's auth.json in $XDG_RUNTIME_DIR/containers and in
-// $XDG_CONFIG_HOME/containers; ~/.dockercfg, which kubelets read.
+// ($DOCKER_CONFIG or ~/.docker); Podman's auth.json in $XDG_RUNTIME_DIR/containers, or where root and
+// CI jobs have no such folder in /run/containers/UID, and in $XDG_CONFIG_HOME/containers;
+// ~/.dockercfg, which kubelets read.
 func credentialFiles() []string {
 	home, _ := os.UserHomeDir() // without one the variables count
 	folder := func(variable, inHome string) string {
 		set := os.Getenv(variable)
-		if set != "" || home == "" || inHome == "" {
+		if set != "" || home == "" {
 			return set
 		}
 		return filepath.Join(home, inHome)
@@ -85,7 +90,11 @@ func credentialFiles() []string {
 	}
 	add(os.Getenv("REGISTRY_AUTH_FILE"))
 	add(folder("DOCKER_CONFIG", ".docker"), "config.json")
-	add(folder("XDG_RUNTIME_DIR", ""), "containers", "auth.json")
+	runtimeDir := os.Getenv("XDG_RUNTIME_DIR")
+	add(runtimeDir, "containers", "auth.json")
+	if runtimeDir == "" {
+		add(usersFolder, strconv.Itoa(os.Getuid()), "auth.json")
+	}
 	add(folder("XDG_CONFIG_HOME", ".config"), "containers", "auth.json")
 	add(home, ".dockercfg")
 	return files

@@ -30,6 +30,9 @@ func environment(t *testing.T) (home string) {
 		t.Setenv(v, "")
 	}
 	t.Setenv("HOME", home)
+	before := usersFolder
+	usersFolder = filepath.Join(home, "users")
+	t.Cleanup(func() { usersFolder = before })
 	return home
 }
 
@@ -56,6 +59,8 @@ func TestKeychain(t *testing.T) {
 	check("b.example/team/x", "team")
 	check("b.example/other/x", "")
 	check("debian", "hub")
+	write(fmt.Sprintf("users/%d/auth.json", os.Getuid()), map[string]string{"a.example": "root"})
+	check("a.example/x", "root")
 	t.Setenv("XDG_RUNTIME_DIR", filepath.Join(home, "run"))
 	write("run/containers/auth.json", map[string]string{"a.example": "run"})
 	check("a.example/x", "run")

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -59,7 +60,8 @@ var errPlain = errors.New(
 )
 
 // guard is the transport below logging in. It refuses plain HTTP, unless that is allowed, and
-// addresses that only this machine's cloud serves. It keeps the pause that servers ask for.
+// addresses that only this machine's cloud serves. It keeps the pause that servers ask for, and cuts
+// what they say when they refuse: go-containerregistry forgets the status of a long answer.
 type guard struct {
 	inner    http.RoundTripper
 	registry string // host[:port]
@@ -82,8 +84,15 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if resp.StatusCode >= http.StatusBadRequest {
 		g.pause.Store(int64(fetch.RetryAfter(resp)))
+		resp.Body = complaint{io.LimitReader(resp.Body, maxComplaint), resp.Body}
 	}
 	return resp, nil
+}
+
+// complaint is the beginning of an answer that refuses.
+type complaint struct {
+	io.Reader
+	io.Closer
 }
 
 // prepare refuses addresses. It opens a blob again, where a request is repeated with a new token.

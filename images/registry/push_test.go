@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -100,6 +101,7 @@ func TestPushBodyLimit(t *testing.T) {
 			return false
 		}
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		_, _ = w.Write(bytes.Repeat([]byte("<p>"), 40<<10)) // a long page
 		return true
 	})
 	_, _, err := client(t).Push(t.Context(), f.host()+"/x:1", imagetest.RandomImage(t, "amd64", 9<<20, "one"))

@@ -216,7 +216,6 @@ func (s *session) once(ctx context.Context, r request) (got answer, err error) {
 	}
 	defer got.Body.Close()
 	if got.StatusCode >= http.StatusBadRequest {
-		got.Body = io.NopCloser(io.LimitReader(got.Body, maxComplaint))
 		return got, statusError(transport.CheckError(got.Response), fetch.RetryAfter(got.Response))
 	}
 	got.body, err = io.ReadAll(io.LimitReader(got.Body, maxAnswer+1))
