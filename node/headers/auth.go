@@ -3,8 +3,6 @@ package headers
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,22 +19,22 @@ type login struct {
 	user, password           string
 }
 
-// readLogins reads etc/apt/auth.conf.d/*.conf and etc/apt/auth.conf; see apt_auth.conf(5).
-func readLogins(root fs.FS, log *slog.Logger) []login {
-	names, err := confdir.List(root, "etc/apt/auth.conf.d", ".conf")
+// logins reads etc/apt/auth.conf.d/*.conf and etc/apt/auth.conf; see apt_auth.conf(5).
+func (f *fetcher) logins() []login {
+	names, err := confdir.List(f.files, "etc/apt/auth.conf.d", ".conf")
 	if err != nil {
-		log.Warn("logins in the folder are not used", "path", "etc/apt/auth.conf.d", "error", err)
+		f.Log.Warn("logins in the folder are not used", "path", "etc/apt/auth.conf.d", "error", err)
 	}
 	var all []login
 	for _, name := range append(names, "etc/apt/auth.conf") {
-		text, err := confdir.Optional(root, name)
+		text, err := confdir.Optional(f.files, name)
 		if err != nil {
-			log.Warn("logins in the file are not used", "path", name, "error", err)
+			f.Log.Warn("logins in the file are not used", "path", name, "error", err)
 			continue
 		}
 		more, err := parseLogins(string(text))
 		if err != nil {
-			log.Warn("the rest of the file is not used", "path", name, "error", err)
+			f.Log.Warn("the rest of the file is not used", "path", name, "error", err)
 		}
 		all = append(all, more...)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"path"
 	"strings"
 
@@ -23,63 +22,69 @@ var anchors = []string{
 }
 
 // authorities returns the pool of trusted certificates: those of the system, those in anchors, and
-// apt's CaInfo. own says that root is the root of this process.
-func authorities(root fs.FS, own bool, c conf, log *slog.Logger) (*x509.CertPool, error) {
+// apt's CaInfo.
+func (f *fetcher) authorities(c conf) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
-	if own { // this honours SSL_CERT_FILE and SSL_CERT_DIR
+	folders := append([]string{"etc/ssl/certs", "etc/pki/tls/certs"}, anchors...)
+	if f.own() { // this honours SSL_CERT_FILE and SSL_CERT_DIR
 		system, err := x509.SystemCertPool()
 		if err != nil {
 			return nil, fmt.Errorf("read the system's certificates: %w", err)
 		}
 		pool = system
+		folders = anchors
 	}
-	files := 0
-	add := func(name string, loud bool) {
-		if files++; files > maxCertFiles {
-			return
-		}
-		text, err := confdir.Read(root, name)
-		cert, noDER := x509.ParseCertificate(text)
-		switch {
-		case err != nil:
-		case pool.AppendCertsFromPEM(text):
-		case noDER == nil:
-			pool.AddCert(cert)
-		default:
-			err = errors.New("it holds no certificate")
-		}
-		if loud && err != nil {
-			log.Warn("certificates not used", "path", name, "error", err)
-		}
-	}
-	walk := func(dir string, loud bool) {
-		_ = fs.WalkDir(root, dir, func(name string, d fs.DirEntry, err error) error {
-			if err != nil || strings.Count(name, "/") > 12 || files > maxCertFiles {
-				return fs.SkipDir
-			}
-			// ..data of a mounted ConfigMap, to which the names in the same folder point
-			hidden := strings.HasPrefix(d.Name(), ".")
-			if hidden && d.IsDir() {
-				return fs.SkipDir
-			}
-			if !d.IsDir() && !hidden {
-				add(name, loud)
-			}
-			return nil
-		})
-	}
-	if !own {
-		walk("etc/ssl/certs", false)
-		walk("etc/pki/tls/certs", false)
-	}
-	for _, dir := range anchors {
-		// this folder usually has other files than certificates, too
-		walk(dir, !strings.HasPrefix(dir, "etc/pki/ca-trust/extracted"))
+	var names []string
+	for _, dir := range folders {
+		names = append(names, certificateFiles(f.files, dir)...)
 	}
 	for name, value := range c {
 		if name == "acquire::https::cainfo" || strings.HasPrefix(name, "acquire::https::cainfo::") {
-			add(strings.TrimPrefix(path.Clean(value), "/"), true)
+			names = append(names, strings.TrimPrefix(path.Clean(value), "/"))
+		}
+	}
+	if len(names) > maxCertFiles {
+		f.Log.Warn("certificates not used: there are too many files", "most", maxCertFiles)
+		names = names[:maxCertFiles]
+	}
+	for _, name := range names {
+		err := addCertificates(pool, f.files, name)
+		// these folders usually have other files, too
+		mixed := strings.HasPrefix(name, "etc/pki/ca-trust/extracted/") ||
+			strings.HasPrefix(name, "etc/ssl/") || strings.HasPrefix(name, "etc/pki/tls/")
+		if err != nil && !mixed {
+			f.Log.Warn("certificates not used", "path", name, "error", err)
 		}
 	}
 	return pool, nil
+}
+
+// certificateFiles lists the files below a folder, which may be missing.
+func certificateFiles(root fs.FS, dir string) (names []string) {
+	_ = fs.WalkDir(root, dir, func(name string, d fs.DirEntry, err error) error {
+		// ..data of a mounted ConfigMap, to which the names in the same folder point
+		if err != nil || strings.HasPrefix(d.Name(), ".") && d.IsDir() ||
+			strings.Count(name, "/") > 12 || len(names) > maxCertFiles {
+			return fs.SkipDir
+		}
+		if !d.IsDir() && !strings.HasPrefix(d.Name(), ".") {
+			names = append(names, name)
+		}
+		return nil
+	})
+	return names
+}
+
+// addCertificates adds what a file has, in PEM or DER.
+func addCertificates(pool *x509.CertPool, root fs.FS, name string) error {
+	text, err := confdir.Read(root, name)
+	if err != nil || pool.AppendCertsFromPEM(text) {
+		return err
+	}
+	cert, err := x509.ParseCertificate(text)
+	if err != nil {
+		return errors.New("it holds no certificate")
+	}
+	pool.AddCert(cert)
+	return nil
 }

@@ -25,7 +25,7 @@ type debManager struct {
 // deb reads the image's configuration of apt.
 func (f *fetcher) deb(ctx context.Context) (manager, error) {
 	c := f.readConf(ctx)
-	transport, err := newTransport(f.files, f.own(), c, f.Getenv, f.Log)
+	transport, err := f.transport(c)
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func (f *fetcher) rpm() (manager, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s has no rpm packages", f.distro.ID())
 	}
-	pool, err := authorities(f.files, f.own(), nil, f.Log)
+	pool, err := f.authorities(nil)
 	if err != nil {
 		return nil, err
 	}

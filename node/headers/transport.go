@@ -4,8 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"io/fs"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -18,31 +16,25 @@ import (
 // a network without a way out drops packets, and each attempt then takes this long
 const dialLimit = 10 * time.Second
 
-// newTransport returns the transport to the image's repositories, with proxies, logins and
+// transport returns the transport to the image's repositories, with proxies, logins and
 // certificates.
-func newTransport(
-	root fs.FS,
-	own bool,
-	c conf,
-	getenv func(string) string,
-	log *slog.Logger,
-) (*transport, error) {
-	pool, err := authorities(root, own, c, log)
+func (f *fetcher) transport(c conf) (*transport, error) {
+	pool, err := f.authorities(c)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"acquire::https::sslcert", "acquire::http::proxy-auto-detect", "acquire::http::proxyautodetect"} {
 		if c[name] != "" {
-			log.Warn("setting of apt.conf not supported, ignored", "setting", name)
+			f.Log.Warn("setting of apt.conf not supported, ignored", "setting", name)
 		}
 	}
 	if c.off("acquire::https::verify-peer") || c.off("acquire::https::verify-host") {
-		log.Warn(
+		f.Log.Warn(
 			"apt.conf switches the check of certificates off; here it stays on: mount the authority's certificate into /usr/local/share/ca-certificates",
 		)
 	}
-	t := &transport{logins: readLogins(root, log)}
-	proxies := proxies{conf: c, env: environment(getenv), logins: t.logins}
+	t := &transport{logins: f.logins()}
+	proxies := proxies{conf: c, env: environment(f.Getenv), logins: t.logins}
 	t.Transport = plainTransport(pool, proxies.choose)
 	return t, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -197,14 +198,21 @@ func TestAuthorities(t *testing.T) {
 	root["usr/local/share/ca-certificates/ca.crt"] = &fstest.MapFile{Data: bytes.Join([][]byte{text, text}, nil)}
 	root["etc/ssl/certs/0123abcd.0"] = &fstest.MapFile{Data: []byte("not read")}
 	var log logtest.Log
-	pool, err := authorities(root, false, conf{}, log.Logger())
+	f := fetcher{Options: Options{Root: "/image", Log: log.Logger()}, files: root}
+	pool, err := f.authorities(conf{})
 	want := x509.NewCertPool()
 	want.AddCert(server.Certificate())
 	if err != nil || log.String() != "" || !pool.Equal(want) {
 		t.Error(err, log.String())
 	}
-	own, err := authorities(fstest.MapFS{}, true, conf{}, nil)
+	f.Root = "/"
+	own, err := f.authorities(conf{})
 	if err != nil || own == nil {
 		t.Error(err)
 	}
+	for n := range maxCertFiles {
+		root[fmt.Sprintf("etc/pki/trust/anchors/%d.crt", n)] = &fstest.MapFile{}
+	}
+	require.Value(f.authorities(conf{}))(t)
+	assert.Contains(t, log.String(), "there are too many files most=2000")
 }
