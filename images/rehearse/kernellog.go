@@ -38,8 +38,13 @@ func faults(lines []string) []string {
 const taints = "PFSRMBUDAWCIOELKXTN"
 
 // expectedTaints are those that each load of the driver causes: a proprietary module (P) from
-// outside of the kernel's tree (O), and one without a signature (E).
-const expectedTaints = "POE"
+// outside of the kernel's tree (O), and one without a signature (E). To SUSE's kernels before 15 SP6
+// NVIDIA's modules are supported externally (X).
+const expectedTaints = "POEX"
+
+// unsupported is the taint that SUSE's kernels have for a module that names no support, such as
+// nvidia-peermem.
+const unsupported = 1 << 31
 
 // taintLetters returns the letters of a value, and those of them that are not expected.
 func taintLetters(value uint64) (all, unexpected string) {
@@ -52,7 +57,7 @@ func taintLetters(value uint64) (all, unexpected string) {
 			unexpected += string(letter)
 		}
 	}
-	rest := value >> len(taints)
+	rest := value &^ unsupported >> len(taints)
 	if rest != 0 {
 		unexpected += fmt.Sprintf("%#x", rest<<len(taints))
 	}

@@ -215,7 +215,7 @@ func TestKeep(t *testing.T) {
 
 func TestTaint(t *testing.T) {
 	t.Parallel()
-	for value, want := range map[uint64]string{0: "|", 1: "P|", 4097: "PO|", 12289: "POE|", 1 << 7: "D|D", 1 << 30: "|0x40000000"} {
+	for value, want := range map[uint64]string{0: "|", 1: "P|", 4097: "PO|", 12289: "POE|", 1 << 7: "D|D", 1 << 30: "|0x40000000", 77825: "POEX|", 1<<31 | 1: "P|"} {
 		all, unexpected := taintLetters(value)
 		assert.Equal(t, want, all+"|"+unexpected)
 	}
