@@ -52,8 +52,7 @@ func TestSchemaKnowsTheValues(t *testing.T) {
 	var s valuesSchema
 	require.NoError(t, json.Unmarshal(text, &s))
 	assert.Equalf(t, "false", string(s.Additional), "the schema allows values that it does not know: additionalProperties is %s", s.Additional)
-	values := require.Value(os.ReadFile(filepath.Join(project, chartDir, "values.yaml")))(t)
-	rows := require.Value(chartValues(values))(t)
+	rows := require.Value(readValues(os.DirFS(filepath.Join(project, chartDir))))(t)
 	var documented []string
 	for _, r := range rows {
 		documented = append(documented, r.Path)
@@ -102,8 +101,11 @@ func TestDescribe(t *testing.T) {
 	t.Parallel()
 	schema := `{"properties": {"a": {"$ref": "#/definitions/x"}, "b": {"$ref": "#/definitions/x"}, "driver": {}},
 		"definitions": {"operatorDriver": {"properties": {}}, "x": {"properties": {"y": {"enum": ["0", 0, true, "\\s<"]}}}}}`
-	rows := []chartValue{{Path: "a", Text: "A."}, {Path: "a.y", Text: "Y."}, {Path: "b", Text: "B."}, {Path: "b.y", Text: "As in a."}}
-	got := require.Value(describe([]byte(schema), rows, []byte("old: use a\ndriver.z: use b\n")))(t)
+	const values, hints = "# A.\na:\n  # Y.\n  y: 0\n# B.\nb:\n  # As in a.\n  y: 0\n", "old: use a\ndriver.z: use b\n"
+	described := func(values, schema, hints string) (string, error) {
+		return describe(testfile.FS(map[string]string{valuesFile: values, schemaFile: schema, hintsFile: hints}))
+	}
+	got := require.Value(described(values, schema, hints))(t)
 	var plain bytes.Buffer
 	require.NoError(t, json.Compact(&plain, []byte(got)))
 	for _, want := range []string{
@@ -114,14 +116,14 @@ func TestDescribe(t *testing.T) {
 	} {
 		assert.Containsf(t, plain.String(), want, "schema")
 	}
-	again := require.Value(describe([]byte(got), rows, []byte("old: use a\ndriver.z: use b\n")))(t)
+	again := require.Value(described(values, got, hints))(t)
 	assert.Equal(t, got, again)
 	for hints, want := range map[string]string{
 		"a: use b\n": "declare a of NVIDIA's charts: this chart has a value of that name", "": "read the 0 names", "[": "read the 0 names",
 	} {
-		assert.ErrorContainsf(t, assert.Err(describe([]byte(schema), rows, []byte(hints))), want, "%q", hints)
+		assert.ErrorContainsf(t, assert.Err(described(values, schema, hints)), want, "%q", hints)
 	}
-	assert.ErrorContainsf(t, assert.Err(describe([]byte(schema), []chartValue{{Path: "c.d", Text: "C."}}, []byte("old: x\n"))), "has no c.d", "a value without schema")
+	assert.ErrorContainsf(t, assert.Err(described("# C.\nc:\n  # D.\n  d: 0\n", schema, "old: x\n")), "has no c.d", "a value without schema")
 }
 
 // A hint names a value that the chart has.
@@ -130,7 +132,7 @@ func TestHintsNameValues(t *testing.T) {
 	var hints map[string]string
 	require.NoError(t, yaml.Unmarshal(require.Value(os.ReadFile(filepath.Join(project, chartDir, "files/foreign.yaml")))(t), &hints))
 	known := map[string]bool{}
-	for _, row := range require.Value(chartValues(require.Value(os.ReadFile(filepath.Join(project, chartDir, "values.yaml")))(t)))(t) {
+	for _, row := range require.Value(readValues(os.DirFS(filepath.Join(project, chartDir))))(t) {
 		known[row.Path] = true
 	}
 	for name, hint := range hints {
@@ -183,12 +185,12 @@ func TestValuesTable(t *testing.T) {
 // The templates' defaults are those of values.yaml, except the cleared ones, which keep their type.
 func TestChartDefaults(t *testing.T) {
 	t.Parallel()
-	text := require.Value(chartDefaults([]byte("# About a.\na:\n  b: 1 # One.\n# Of pods.\ntolerations:\n  - key: x\nhostStateDir: /var\nresources:\n  cpu: 1\n")))(t)
+	text := require.Value(chartDefaults(testfile.FS(map[string]string{valuesFile: "# About a.\na:\n  b: 1 # One.\n# Of pods.\ntolerations:\n  - key: x\nhostStateDir: /var\nresources:\n  cpu: 1\n"})))(t)
 	var got any
 	require.NoError(t, yaml.Unmarshal([]byte(text), &got))
 	want := map[string]any{"a": map[string]any{"b": 1}, "tolerations": []any{}, "hostStateDir": "", "resources": map[string]any{}}
 	assert.Same(t, any(want), got)
-	assert.ErrorContainsf(t, assert.Err(chartDefaults([]byte("a: ["))), "read the chart's values.yaml", "no YAML")
+	assert.ErrorContainsf(t, assert.Err(chartDefaults(testfile.FS(map[string]string{valuesFile: "a: ["}))), "read the chart's values.yaml", "no YAML")
 }
 
 // A missing block of values has its defaults: an upgrade with --reuse-values brings none for what a newer chart added.
@@ -197,7 +199,7 @@ func TestSchemaRequiresNoBlock(t *testing.T) {
 	text := require.Value(os.ReadFile(filepath.Join(project, chartDir, "values.schema.json")))(t)
 	var root object
 	require.NoError(t, json.Unmarshal(text, &root))
-	for _, row := range require.Value(chartValues(require.Value(os.ReadFile(filepath.Join(project, chartDir, "values.yaml")))(t)))(t) {
+	for _, row := range require.Value(readValues(os.DirFS(filepath.Join(project, chartDir))))(t) {
 		parent, name := find(root, row.Path)
 		required, _ := parent["required"].([]any)
 		if slices.Contains(required, any(name)) {
@@ -239,5 +241,5 @@ func TestChartValuesRefuses(t *testing.T) {
 // Without the chart's folder the error says what was attempted.
 func TestChartFilesFails(t *testing.T) {
 	t.Parallel()
-	assert.ErrorContainsf(t, assert.Err(chartFiles(t.TempDir())), "read the chart", "without a chart")
+	assert.ErrorContainsf(t, assert.Err(chartFiles(t.TempDir())), "make the chart's ", "without a chart")
 }

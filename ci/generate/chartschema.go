@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -21,36 +23,63 @@ func member(at object, name string) object {
 	return below
 }
 
+const (
+	valuesFile = "values.yaml"
+	schemaFile = "values.schema.json"
+	hintsFile  = "files/foreign.yaml"
+)
+
 // describe returns values.schema.json with a description for each value: the comment of
 // values.yaml, or, for the names of NVIDIA's charts, what to use instead. Where several values
 // share one definition, the comments of the first one describe it. Descriptions of other properties
 // stay.
-func describe(schema []byte, rows []chartValue, hints []byte) (string, error) {
+func describe(chart fs.FS) (string, error) {
+	rows, err := readValues(chart)
+	if err != nil {
+		return "", err
+	}
+	schema, err := fs.ReadFile(chart, schemaFile)
+	if err != nil {
+		return "", err
+	}
 	var root object
-	var names map[string]string
-	if err := json.Unmarshal(schema, &root); err != nil {
-		return "", fmt.Errorf("read the chart's values.schema.json: %w", err)
+	err = json.Unmarshal(schema, &root)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", schemaFile, err)
 	}
-	if err := yaml.Unmarshal(hints, &names); err != nil || len(names) == 0 {
-		return "", fmt.Errorf("read the %d names of NVIDIA's charts: %w", len(names), err)
-	}
-	for name, hint := range names {
-		if err := addForeign(root, name, hint); err != nil {
-			return "", err
-		}
+	err = addHints(chart, root)
+	if err != nil {
+		return "", err
 	}
 	for _, row := range slices.Backward(rows) {
 		parent, name := find(root, row.Path)
 		property := member(member(parent, "properties"), name)
 		if property == nil {
-			return "", fmt.Errorf(
-				"describe the chart's values: values.schema.json has no %s",
-				row.Path,
-			)
+			return "", fmt.Errorf("%s has no %s", schemaFile, row.Path)
 		}
 		property["description"] = row.Text
 	}
 	return indented(root)
+}
+
+// addHints declares the names of NVIDIA's charts.
+func addHints(chart fs.FS, root object) error {
+	hints, err := fs.ReadFile(chart, hintsFile)
+	if err != nil {
+		return err
+	}
+	var names map[string]string
+	err = yaml.Unmarshal(hints, &names)
+	if err != nil || len(names) == 0 {
+		return fmt.Errorf("read the %d names in %s: %w", len(names), hintsFile, err)
+	}
+	for name, hint := range names {
+		err := addForeign(root, name, hint)
+		if err != nil {
+			return fmt.Errorf("declare %s of NVIDIA's charts: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // find returns the schema of the object that has the value, and the value's own name.
@@ -82,16 +111,10 @@ func addForeign(root object, path, hint string) error {
 	}
 	properties := member(at, "properties")
 	if properties == nil {
-		return fmt.Errorf(
-			"declare %s of NVIDIA's charts: values.schema.json has no object for it",
-			path,
-		)
+		return errors.New("the schema has no object for it")
 	}
 	if old := member(properties, name); old != nil && old["$ref"] != foreign {
-		return fmt.Errorf(
-			"declare %s of NVIDIA's charts: this chart has a value of that name",
-			path,
-		)
+		return errors.New("this chart has a value of that name")
 	}
 	properties[name] = object{"description": "Refused: " + hint + ".", "$ref": foreign}
 	return nil

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,11 +19,21 @@ type chartValue struct{ Path, Text, Default string }
 // whole are values whose keys have no comments although they are mappings: Kubernetes defines them.
 var whole = []string{"resources", "evict.resources", "dashboard.labels"}
 
+// readValues returns the values of a chart.
+func readValues(chart fs.FS) ([]chartValue, error) {
+	values, err := fs.ReadFile(chart, valuesFile)
+	if err != nil {
+		return nil, err
+	}
+	return chartValues(values)
+}
+
 // chartValues returns the values in the order of the file. It is an error if a value has no
 // comment.
 func chartValues(values []byte) ([]chartValue, error) {
 	var doc yaml.Node
-	if err := yaml.Unmarshal(values, &doc); err != nil {
+	err := yaml.Unmarshal(values, &doc)
+	if err != nil {
 		return nil, fmt.Errorf("read the chart's values.yaml: %w", err)
 	}
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
@@ -48,12 +59,7 @@ func walk(mapping *yaml.Node, prefix string, lines []string) ([]chartValue, erro
 			var err error
 			row.Default, err = defaultOf(value)
 			if err != nil {
-				return nil, fmt.Errorf(
-					"values.yaml:%d: the default of %s: %w",
-					key.Line,
-					row.Path,
-					err,
-				)
+				return nil, fmt.Errorf("values.yaml:%d: default of %s: %w", key.Line, row.Path, err)
 			}
 		}
 		rows = append(rows, row)
@@ -82,13 +88,9 @@ func defaultOf(value *yaml.Node) (string, error) {
 // valuesTable returns the table of the chart's README: every value with its default and what it
 // does.
 func valuesTable(root string) (string, error) {
-	values, err := os.ReadFile(filepath.Join(root, chartDir, "values.yaml"))
+	rows, err := readValues(os.DirFS(filepath.Join(root, chartDir)))
 	if err != nil {
 		return "", fmt.Errorf("read the chart's values: %w", err)
-	}
-	rows, err := chartValues(values)
-	if err != nil {
-		return "", err
 	}
 	var table strings.Builder
 	table.WriteString("| value | default | |\n|---|---|---|\n")

@@ -19,91 +19,87 @@ import (
 const module = "github.com/driver-container/driver-container/"
 
 // words are the values of types that have few.
-var words = map[reflect.Type][]string{
+var words = map[reflect.Type][]status.State{
 	reflect.TypeFor[status.State](): {
-		string(
-			status.Waiting,
-		), string(status.Starting), string(status.Serving), string(status.Degraded), string(status.Stopping),
-		string(
-			status.Detached,
-		), string(status.Restored), string(status.Absent), string(status.Failed),
+		status.Waiting, status.Starting, status.Serving, status.Degraded, status.Stopping,
+		status.Detached, status.Restored, status.Absent, status.Failed,
 	},
 }
 
 // maker makes schemas of the JSON that encoding/json writes of types.
 type maker struct {
 	root        string                       // the project's folder
-	definitions map[string]any               // of structs
+	definitions object                       // of structs
 	comments    map[string]map[string]string // by folder of a package: "Type.Field" -> comment
 }
 
 // of returns the schema of a type. It knows what the published types need, and refuses the rest.
-func (m maker) of(t reflect.Type) (map[string]any, error) {
+func (m maker) of(t reflect.Type) (object, error) {
 	switch {
 	case words[t] != nil:
-		return map[string]any{"enum": words[t]}, nil
+		return object{"enum": words[t]}, nil
 	case t == reflect.TypeFor[time.Time]():
-		return map[string]any{"type": "string", "format": "date-time"}, nil
+		return object{"type": "string", "format": "date-time"}, nil
 	case t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
-		return map[string]any{"type": "string"}, nil
+		return object{"type": "string"}, nil
 	case t.Implements(reflect.TypeFor[json.Marshaler]()):
 		return nil, fmt.Errorf("%s writes its JSON itself: say here what it looks like", t)
 	}
 	switch t.Kind() {
 	case reflect.String:
-		return map[string]any{"type": "string"}, nil
+		return object{"type": "string"}, nil
 	case reflect.Bool:
-		return map[string]any{"type": "boolean"}, nil
+		return object{"type": "boolean"}, nil
 	case reflect.Int, reflect.Int64, reflect.Int32, reflect.Uint, reflect.Uint32, reflect.Uint64:
-		return map[string]any{"type": "integer"}, nil
+		return object{"type": "integer"}, nil
 	case reflect.Float64:
-		return map[string]any{"type": "number"}, nil
+		return object{"type": "number"}, nil
 	case reflect.Pointer:
 		return m.of(t.Elem())
 	case reflect.Slice, reflect.Map:
 		if t.Elem().Kind() == reflect.Uint8 {
-			return map[string]any{"type": "string", "contentEncoding": "base64"}, nil
+			return object{"type": "string", "contentEncoding": "base64"}, nil
 		}
 		below, err := m.of(t.Elem())
 		if t.Kind() == reflect.Map {
-			return map[string]any{"type": "object", "additionalProperties": below}, err
+			return object{"type": "object", "additionalProperties": below}, err
 		}
-		return map[string]any{"type": "array", "items": below}, err
+		return object{"type": "array", "items": below}, err
 	case reflect.Struct:
 		return m.object(t)
 	case reflect.Interface: // any value
-		return map[string]any{}, nil
+		return object{}, nil
 	default:
 		return nil, fmt.Errorf("%s is of a kind that no schema is made of", t)
 	}
 }
 
 // object defines a struct and returns a reference to it.
-func (m maker) object(t reflect.Type) (map[string]any, error) {
+func (m maker) object(t reflect.Type) (object, error) {
 	name := strings.ReplaceAll(t.String(), ".", "-") // package-Type
-	ref := map[string]any{"$ref": "#/definitions/" + name}
+	ref := object{"$ref": "#/definitions/" + name}
 	if m.definitions[name] != nil {
 		return ref, nil
 	}
-	properties := map[string]any{}
+	properties := object{}
 	required := []string{}
-	object := map[string]any{
+	made := object{
 		"type":                 "object",
 		"additionalProperties": false,
 		"properties":           properties,
 	}
-	m.definitions[name] = object
+	m.definitions[name] = made
 	if err := m.fields(t, properties, &required); err != nil {
 		return nil, err
 	}
 	if len(required) > 0 {
-		object["required"] = required
+		made["required"] = required
 	}
 	return ref, nil
 }
 
 // fields adds the fields of a struct, and those of structs that are embedded in it.
-func (m maker) fields(t reflect.Type, properties map[string]any, required *[]string) error {
+func (m maker) fields(t reflect.Type, properties object, required *[]string) error {
 	comments, err := m.commentsOf(t.PkgPath())
 	if err != nil {
 		return err
@@ -127,7 +123,7 @@ func (m maker) fields(t reflect.Type, properties map[string]any, required *[]str
 		if !strings.Contains(options, "omit") {
 			*required = append(*required, key)
 			if k := f.Type.Kind(); k == reflect.Slice || k == reflect.Map || k == reflect.Pointer {
-				of = map[string]any{"anyOf": []any{of, map[string]any{"type": "null"}}}
+				of = object{"anyOf": []any{of, object{"type": "null"}}}
 			}
 		}
 		if text := comments[t.Name()+"."+f.Name]; text != "" {

@@ -6,8 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
-	"os"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -32,20 +31,25 @@ var parts = map[string]func(root string) (string, error){
 
 // committedPages returns the pages of docs, and the chart's README, that have generated parts.
 func committedPages(root string) (map[string]string, error) {
-	names, err := fs.Glob(os.DirFS(root), "docs/*.md")
+	files, err := readAll("the pages", filepath.Join(root, "docs", "*.md"))
 	if err != nil {
-		return nil, fmt.Errorf("find the pages of docs: %w", err)
+		return nil, err
 	}
+	readme, err := readAll("the chart's page", filepath.Join(root, chartDir, "README.md"))
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(files, readme)
 	pages := map[string]string{}
-	for _, name := range append(names, chartDir+"/README.md") {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			return nil, fmt.Errorf("read a page with generated parts: %w", err)
-		}
-		if !marker.Match(text) {
+	for path, text := range files {
+		if !marker.MatchString(text) {
 			continue
 		}
-		pages[name], err = replace(root, string(text))
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return nil, err
+		}
+		pages[name], err = replace(root, text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}

@@ -31,130 +31,130 @@ const schemaDir = "docs/schema"
 // printed is a schema that is made from a type.
 type printed struct {
 	title string
-	of    reflect.Type
-	list  bool // of objects of that type: the output has schema and items
+	value any  // of the type
+	list  bool // of such objects: the output has schema and items
 }
 
 // schemas are the schemas that are made from types, by the beginning of their file's name.
 var schemas = map[string]printed{
 	"inspect": {
 		"An image, as driver-build inspect -o json prints it",
-		reflect.TypeFor[verify.Inspection](),
+		verify.Inspection{},
 		false,
 	},
 	"bundle-list": {
 		"What a bundle holds, as driver-build bundle list -o json prints it",
-		reflect.TypeFor[bundle.List](),
+		bundle.List{},
 		false,
 	},
 	"status": {
 		"/run/nvidia/driver-status.json: what is known of the driver on a node",
-		reflect.TypeFor[nodestatus.Snapshot](),
+		nodestatus.Snapshot{},
 		false,
 	},
 	"bundle-have": {
 		"What a repository has, as driver-build bundle have prints it",
-		reflect.TypeFor[bundle.Stock](),
+		bundle.Stock{},
 		false,
 	},
 	"compile": {
 		"A set of modules, as nvidia-driver compile -o json prints it",
-		reflect.TypeFor[kbuild.Set](),
+		kbuild.Set{},
 		false,
 	},
 	"bake": {
 		"What was baked, as nvidia-driver bake -o json prints it",
-		reflect.TypeFor[host.Baked](),
+		host.Baked{},
 		false,
 	},
 	"baked": {
 		"baked.json of a state folder: the drivers that were baked into it",
-		reflect.TypeFor[host.Index](),
+		host.Index{},
 		false,
 	},
 	"audit": {
 		"What nodes run, as driver-build audit -o json prints it",
-		reflect.TypeFor[fleet.Audit](),
+		fleet.Audit{},
 		false,
 	},
 	"fleet": {
 		"What a fleet needs, as driver-build fleet -o json prints it",
-		reflect.TypeFor[fleet.Recommendation](),
+		fleet.Recommendation{},
 		false,
 	},
 	"recipe": {
 		"The recipe of an image, as driver-build --dry-run prints it",
-		reflect.TypeFor[recipe.Recipe](),
+		recipe.Recipe{},
 		false,
 	},
 	"lock": {
 		"matrix.lock of driver-build: what the images are made from. docs/build.md#pin-everything-matrixlock explains it",
-		reflect.TypeFor[lockfile.Lock](),
+		lockfile.Lock{},
 		false,
 	},
 	"plan": {
 		"The builds that are due, as driver-build plan -o json prints them",
-		reflect.TypeFor[status.Task](),
+		status.Task{},
 		true,
 	},
 	"list": {
 		"Pairs of the matrix, as driver-build list -o json prints them",
-		reflect.TypeFor[status.Pair](),
+		status.Pair{},
 		true,
 	},
 	"check": {
 		"Pairs and what was found out about them, as driver-build check -o json prints them",
-		reflect.TypeFor[status.Checked](),
+		status.Checked{},
 		true,
 	},
 	"kernels": {
 		"Kernels of the repositories, as driver-build kernels -o json prints them",
-		reflect.TypeFor[status.OfferedKernel](),
+		status.OfferedKernel{},
 		true,
 	},
 	"drivers": {
 		"Branches of the driver, as driver-build drivers -o json prints them",
-		reflect.TypeFor[releases.Coverage](),
+		releases.Coverage{},
 		true,
 	},
 	"gpus": {
 		"GPUs and their drivers, as driver-build gpus -o json prints them",
-		reflect.TypeFor[gpus.Answer](),
+		gpus.Answer{},
 		true,
 	},
 	"rehearse": {
 		"What a rehearsal showed, as driver-build rehearse -o json prints it",
-		reflect.TypeFor[rehearse.Report](),
+		rehearse.Report{},
 		false,
 	},
 	"verify": {
 		"Findings about an image, as driver-build verify -o json prints them",
-		reflect.TypeFor[verify.Finding](),
+		verify.Finding{},
 		true,
 	},
 	"bundle-verify": {
 		"Findings about a bundle, as driver-build bundle verify -o json prints them",
-		reflect.TypeFor[bundle.Fault](),
+		bundle.Fault{},
 		true,
 	},
 	"cache": {
 		"What takes room in the cache, as driver-build cache -o json prints it",
-		reflect.TypeFor[fetch.Usage](),
+		fetch.Usage{},
 		true,
 	},
 	"doctor": {
 		"Answers about this machine, as driver-build doctor -o json prints them",
-		reflect.TypeFor[session.Finding](),
+		session.Finding{},
 		true,
 	},
 	"preflight": {
 		"Checks of a node, as nvidia-driver preflight -o json prints them",
-		reflect.TypeFor[preflight.Check](),
+		preflight.Check{},
 		true,
 	},
 	"holders": {
 		"Processes that have the driver open, as nvidia-driver holders -o json prints them",
-		reflect.TypeFor[kmod.Holder](),
+		kmod.Holder{},
 		true,
 	},
 }
@@ -165,14 +165,14 @@ func schemaFiles(root string) (map[string]string, error) {
 	for name, p := range schemas {
 		s := maker{
 			root:        root,
-			definitions: map[string]any{},
+			definitions: object{},
 			comments:    map[string]map[string]string{},
 		}
-		top, err := s.of(p.of)
+		top, err := s.of(reflect.TypeOf(p.value))
 		if err != nil {
 			return nil, fmt.Errorf("make the schema %s: %w", name, err)
 		}
-		object := map[string]any{
+		document := object{
 			"$schema":     "http://json-schema.org/draft-07/schema#",
 			"title":       p.title,
 			"definitions": s.definitions,
@@ -180,8 +180,8 @@ func schemaFiles(root string) (map[string]string, error) {
 		if p.list {
 			top = listOf(top)
 		}
-		maps.Copy(object, top)
-		files[schemaDir+"/"+name+".schema.json"], err = indented(object)
+		maps.Copy(document, top)
+		files[schemaDir+"/"+name+".schema.json"], err = indented(document)
 		if err != nil {
 			return nil, fmt.Errorf("write the schema %s: %w", name, err)
 		}
@@ -190,17 +190,17 @@ func schemaFiles(root string) (map[string]string, error) {
 }
 
 // listOf is the schema of a list of items.
-func listOf(item map[string]any) map[string]any {
-	return map[string]any{
+func listOf(item object) object {
+	return object{
 		"type":                 "object",
 		"additionalProperties": false,
 		"required":             []string{"schema", "items"},
-		"properties": map[string]any{
-			"schema": map[string]any{
+		"properties": object{
+			"schema": object{
 				"const":       session.ListSchema,
 				"description": "version of this shape, which grows when the meaning of a field changes",
 			},
-			"items": map[string]any{"type": "array", "items": item},
+			"items": object{"type": "array", "items": item},
 		},
 	}
 }

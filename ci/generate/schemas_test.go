@@ -57,9 +57,9 @@ func documents(t *testing.T) map[string][]any {
 	for name, p := range schemas { // the tests of the commands check what they print
 		switch {
 		case p.list:
-			all[name] = []any{map[string]any{"schema": session.ListSchema, "items": []any{}}, map[string]any{"schema": session.ListSchema, "items": []any{filled(p.of)}}}
+			all[name] = []any{map[string]any{"schema": session.ListSchema, "items": []any{}}, map[string]any{"schema": session.ListSchema, "items": []any{filled(reflect.TypeOf(p.value))}}}
 		case all[name] == nil:
-			all[name] = []any{filled(p.of)}
+			all[name] = []any{filled(reflect.TypeOf(p.value))}
 		}
 	}
 	return all

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -44,53 +42,53 @@ func sitePages(root string) (map[string]string, error) {
 	return pages, err
 }
 
+// readAll returns the files that match a pattern, of which there must be one, by their paths.
+func readAll(what, pattern string) (map[string]string, error) {
+	paths, err := filepath.Glob(pattern)
+	if err != nil || len(paths) == 0 {
+		return nil, fmt.Errorf("find %s: %d files match %s: %w", what, len(paths), pattern, err)
+	}
+	files := map[string]string{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", what, err)
+		}
+		files[path] = string(text)
+	}
+	return files, nil
+}
+
 // help finds where the description of a help text ends, and the name of the command, which ends
 // before its arguments.
 var help = regexp.MustCompile(`(?m)^Usage:\n  ((?:[a-z][a-z_-]*[ \n])+)`)
 
 // helps returns a section for each help text that the tests of a program keep.
 func helps(folder string) (string, error) {
-	files, err := filepath.Glob(filepath.Join(folder, "testdata", "help-*.txt"))
-	if err != nil || len(files) == 0 {
-		return "", fmt.Errorf(
-			"find the help texts in %s: there are %d: %w",
-			folder,
-			len(files),
-			err,
-		)
+	files, err := readAll("the help texts", filepath.Join(folder, "testdata", "help-*.txt"))
+	if err != nil {
+		return "", err
 	}
+	prose := strings.NewReplacer("<", `\<`, "*", `\*`, "_", `\_`)
 	sections := map[string]string{}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return "", fmt.Errorf("read a help text: %w", err)
-		}
-		at := help.FindSubmatchIndex(text)
+	for file, text := range files {
+		at := help.FindStringSubmatchIndex(text)
 		if at == nil {
 			return "", fmt.Errorf("%s has no usage", file)
 		}
-		name := strings.TrimSpace(string(text[at[2]:at[3]]))
-		about := strings.NewReplacer("<", `\<`, "*", `\*`, "_", `\_`).
-			Replace(string(bytes.TrimSpace(text[:at[0]])))
-		sections[name] = fmt.Sprintf(
-			"\n## %s\n\n%s\n\n```txt\n%s\n```\n",
-			name,
-			about,
-			bytes.TrimSpace(text[at[0]:]),
-		)
+		name := strings.TrimSpace(text[at[2]:at[3]])
+		if sections[name] != "" {
+			return "", fmt.Errorf("%s is of a command that has another help text: %s", file, name)
+		}
+		about := prose.Replace(strings.TrimSpace(text[:at[0]]))
+		usage := strings.TrimSpace(text[at[0]:])
+		sections[name] = fmt.Sprintf("\n## %s\n\n%s\n\n```txt\n%s\n```\n", name, about, usage)
 	}
-	if len(sections) != len(files) {
-		return "", fmt.Errorf(
-			"two of the %d help texts in %s are of one command",
-			len(files),
-			folder,
-		)
-	}
-	var b strings.Builder
+	var page strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(sections)) {
-		b.WriteString(sections[name])
+		page.WriteString(sections[name])
 	}
-	return b.String(), nil
+	return page.String(), nil
 }
 
 // declared finds a metric in the source: its kind, name, help and labels.
@@ -101,27 +99,20 @@ var declared = regexp.MustCompile(
 // metrics returns the page of the metrics that a package declares.
 func metrics(folder string) (string, error) {
 	page := "# Metrics\n\nOf `nvidia-driver init --metrics-addr`. All names begin with `nvidia_driver_`.\n\n| metric | kind | says | labels |\n|---|---|---|---|\n"
-	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	files, err := readAll("the metrics", filepath.Join(folder, "*.go"))
+	if err != nil {
+		return "", err
+	}
 	var rows []string
-	for _, file := range files {
-		text, readErr := os.ReadFile(file)
-		err = errors.Join(err, readErr)
-		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
+	for _, text := range files {
+		for _, m := range declared.FindAllStringSubmatch(text, -1) {
+			says := cell(strings.TrimSuffix(m[3], "."))
 			labels := strings.ReplaceAll(strings.TrimPrefix(m[4], ", "), `"`, "`")
-			rows = append(
-				rows,
-				fmt.Sprintf(
-					"| `%s` | %s | %s | %s |\n",
-					m[2],
-					m[1],
-					cell(strings.TrimSuffix(m[3], ".")),
-					labels,
-				),
-			)
+			rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |\n", m[2], m[1], says, labels))
 		}
 	}
-	if err != nil || len(rows) == 0 {
-		return "", fmt.Errorf("find the metrics in %s: %d are declared: %w", folder, len(rows), err)
+	if len(rows) == 0 {
+		return "", fmt.Errorf("no file in %s declares a metric", folder)
 	}
 	slices.Sort(rows)
 	return page + strings.Join(rows, ""), nil
@@ -129,25 +120,14 @@ func metrics(folder string) (string, error) {
 
 // schemaPage returns the schemas in a folder as they are: each field has its comment in them.
 func schemaPage(folder string) (string, error) {
-	var page strings.Builder
-	page.WriteString(
-		"---\noutline: 2\n---\n# JSON schemas\n\nOf what programs print with `-o json` and of the files that they read; `docs/schema` has them too.\n",
-	)
-	files, err := filepath.Glob(filepath.Join(folder, "*.schema.json"))
-	if err != nil || len(files) == 0 {
-		return "", fmt.Errorf("find the schemas in %s: there are %d: %w", folder, len(files), err)
+	files, err := readAll("the schemas", filepath.Join(folder, "*.schema.json"))
+	if err != nil {
+		return "", err
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return "", fmt.Errorf("read a schema: %w", err)
-		}
-		fmt.Fprintf(
-			&page,
-			"\n## %s\n\n```json\n%s```\n",
-			strings.TrimSuffix(filepath.Base(file), ".schema.json"),
-			text,
-		)
+	page := "---\noutline: 2\n---\n# JSON schemas\n\nOf what programs print with `-o json` and of the files that they read; `docs/schema` has them too.\n"
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		name := strings.TrimSuffix(filepath.Base(file), ".schema.json")
+		page += fmt.Sprintf("\n## %s\n\n```json\n%s```\n", name, files[file])
 	}
-	return page.String(), nil
+	return page, nil
 }
