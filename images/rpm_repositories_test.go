@@ -57,7 +57,7 @@ func TestDebRepositories(t *testing.T) {
 	target := r.target(t, pair("debian12", newDriver))
 	own := r.Archives["debian12"]
 	key := repotest.Public(t, own.Signer)
-	target.System.Repositories = []matrix.Repository{{URIs: []string{r.URL + "/debian"}, Suites: []string{"bookworm"}, Components: []string{"contrib"}, Key: key}}
+	target.System.Repositories = []matrix.Repository{{URIs: []string{r.URL + "/debian12"}, Suites: []string{"bookworm"}, Components: []string{"contrib"}, Key: key}}
 	_, img := made(t, r.b, target, recipe.Options{})
 	tree := treeOf(t, img)
 	if text := read(t, tree, "etc/apt/sources.list.d/driver-build.sources"); !strings.Contains(text, "Components: contrib\n") || !strings.Contains(text, "\n .\n") {
@@ -68,7 +68,7 @@ func TestDebRepositories(t *testing.T) {
 		t.Fatalf("%+v, %v", sources, err)
 	}
 	for _, s := range sources {
-		if s.Components[0] == "contrib" && (strings.TrimSpace(s.Key) != strings.TrimSpace(key) || s.URIs[0] != r.URL+"/debian") {
+		if s.Components[0] == "contrib" && (strings.TrimSpace(s.Key) != strings.TrimSpace(key) || s.URIs[0] != r.URL+"/debian12") {
 			t.Errorf("%+v", s)
 		}
 	}

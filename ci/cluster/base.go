@@ -17,21 +17,11 @@ type base struct {
 	kernel *lab.HostKernel
 }
 
-// cached returns a folder of the cache; see tool.Once. Of the folders with the same prefix, it
-// keeps this checkout's and earlier ones. The cache is DRIVER_CLUSTER_DIR, or a folder in the
-// user's cache.
-func cached(t testing.TB, prefix, key string, build func(dir string)) string {
+// cacheDir returns the folder of disks and images: DRIVER_CLUSTER_DIR, or a folder in the user's
+// cache.
+func cacheDir(t testing.TB) string {
 	t.Helper()
-	path := filepath.Join(
-		require.Value(tool.CacheDir("cluster", "DRIVER_CLUSTER_DIR"))(t),
-		prefix+"-",
-	)
-	require.NoError(
-		t,
-		tool.Once(path+key, func(partial string) error { build(partial); return nil }),
-	)
-	require.NoError(t, tool.Prune(path+"*", 3, 0))
-	return path + key
+	return require.Value(tool.CacheDir("cluster", "DRIVER_CLUSTER_DIR"))(t)
 }
 
 // makeBase makes the guest's disk (guest/make) or finds it in the cache.
@@ -41,23 +31,17 @@ func makeBase(t testing.TB) base {
 	bin := control.Bin(t)
 	root := require.Value(tool.Project())(t)
 	guest := filepath.Join(root, "ci/cluster/guest")
-	key := require.Value(
-		tool.CacheKey(
-			[]string{kernel.Release, filepath.Base(bin)},
-			guest,
-			filepath.Join(root, "cmd/driver-guest"),
-			filepath.Join(root, "images/rehearse/wire"),
-		),
-	)(t)
-	return base{kernel: kernel, dir: cached(t, "base", key, func(dir string) {
+	dir := tool.Cached(t, cacheDir(t), "base-", func(dir string) error {
 		pki := t.TempDir()
 		agent := filepath.Join(t.TempDir(), "agent")
 		config := makePKI(t, pki)
 		require.NoError(t, tool.Build(t.Context(), agent, "cmd/driver-guest", "GOARCH=amd64"))
 		tool.Must(t, filepath.Join(root, "ci/cluster/tools/build"), "runtime")
 		tool.Must(t, filepath.Join(guest, "make"), dir, kernel.Root, bin, pki, agent)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), config, 0o600))
-	})}
+		return os.WriteFile(filepath.Join(dir, "kubeconfig"), config, 0o600)
+	}, []string{kernel.Release, filepath.Base(bin)},
+		guest, filepath.Join(root, "cmd/driver-guest"), filepath.Join(root, "images/rehearse/wire"))
+	return base{kernel: kernel, dir: dir}
 }
 
 // makePKI makes the certificates that the guest's units name in a folder, and returns the

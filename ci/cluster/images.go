@@ -15,10 +15,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
+	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -89,8 +89,7 @@ func driverImage(t testing.TB, tag string, flags []string) v1.Image {
 		t.Fatalf("there are no programs in %s: run make build (%v)", bin, err)
 	}
 	matrix := filepath.Join(root, "matrix.yaml")
-	key := require.Value(tool.CacheKey(flags, append(programs, program, matrix)...))(t)
-	dir := cached(t, "driver-"+tag, key, func(dir string) {
+	dir := tool.Cached(t, cacheDir(t), "driver-"+tag+"-", func(dir string) error {
 		from := tool.Must(t, filepath.Join(root, "ci/base"), driverSystem)
 		// On an emulated node unpacking images takes long: the flags leave out what serving does not need.
 		command := []string{
@@ -98,11 +97,9 @@ func driverImage(t testing.TB, tag string, flags []string) v1.Image {
 			"--matrix", matrix, "--output", "oci:" + dir, "--progress", "plain",
 		}
 		tool.Must(t, append(command, flags...)...)
-	})
-	index := require.Value(layout.ImageIndexFromPath(dir))(t)
-	manifest := require.Value(index.IndexManifest())(t)
-	// all tags refer to the same image
-	return require.Value(index.Image(manifest.Manifests[0].Digest))(t)
+		return nil
+	}, flags, append(programs, program, matrix)...)
+	return ocitest.Open(t, dir)
 }
 
 // busybox makes an image of this machine's static busybox.

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -12,15 +11,13 @@ import (
 	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
 
-const keepImages = 4
-
 // ImageDisk makes a disk of the image in an OCI layout, or takes it from the cache.
 func ImageDisk(t testing.TB, dir string) guest.Image {
 	t.Helper()
 	folder := filepath.Join(CacheDir(t), "images")
 	require.NoError(t, os.MkdirAll(folder, 0o755))
 	image := require.Value(guest.ImageDisk(t.Context(), ocitest.Open(t, dir), folder))(t)
-	require.NoError(t, tool.Prune(filepath.Join(folder, "[0-9a-f]*"), keepImages, 3*time.Hour))
+	require.NoError(t, tool.Prune(filepath.Join(folder, "[0-9a-f]*")))
 	return image
 }
 

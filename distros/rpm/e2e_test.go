@@ -44,11 +44,11 @@ func TestCreaterepo(t *testing.T) {
 	)
 	key.SignPackages(t, packages)
 	for _, s := range []style{
-		{name: "el7", repository: realrepo.Repository{Compression: "gz", Database: true, Simple: true}},
-		{name: "el8", repository: realrepo.Repository{Compression: "xz"}},
+		{name: "el7", repository: realrepo.Repository{Flags: []string{"--database", "--simple-md-filenames"}}},
+		{name: "el8", repository: realrepo.Repository{Flags: []string{"--general-compress-type=xz"}}},
 		{name: "fedora", repository: realrepo.Repository{}},
-		{name: "amzn2", repository: realrepo.Repository{Compression: "bz2"}},
-		{name: "leap15", repository: realrepo.Repository{Compression: "gz", Checksum: "sha512", Key: key, PublishKey: true}, zypp: true},
+		{name: "amzn2", repository: realrepo.Repository{Flags: []string{"--general-compress-type=bz2"}}},
+		{name: "leap15", repository: realrepo.Repository{Flags: []string{"--checksum=sha512"}, Key: key, PublishKey: true}, zypp: true},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

@@ -36,14 +36,14 @@ func unpacked(t *testing.T, kind string) image {
 	if i, ok := made[kind]; ok {
 		return i
 	}
-	repo, folder := require.Value(tool.Project())(t), require.Value(cacheDir())(t)
+	repo, folder := require.Value(tool.Project())(t), cacheDir(t)
 	dir := filepath.Join(folder, "layout-"+kind)
 	args := []string{"ci/image", "--os", system, "--driver", driver, "--progress", "plain", "--output", "oci:" + dir}
 	require.Value(tool.Run(t.Context(), repo, nil, append(args, kinds[kind]...)...))(t)
 	i := image{Image: ocitest.Open(t, dir)}
 	i.root = filepath.Join(folder, "image-"+kind+"-"+require.Value(i.Digest())(t).Hex)
 	require.NoError(t, tool.Once(i.root, func(partial string) error { ocitest.Unpack(t, i, partial); return nil }))
-	require.NoError(t, tool.Prune(filepath.Join(folder, "image-"+kind+"-*"), 1, 0))
+	require.NoError(t, tool.Prune(filepath.Join(folder, "image-"+kind+"-*")))
 	made[kind] = i
 	return i
 }

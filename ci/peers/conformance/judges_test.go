@@ -41,10 +41,7 @@ func (j judge) programs(t *testing.T) string {
 	t.Helper()
 	tool.Real(t, "it builds programs of NVIDIA's from GitHub, which takes minutes")
 	testdata := require.Value(filepath.Abs("testdata"))(t)
-	key := require.Value(tool.CacheKey([]string{j.repository, j.commit, j.build}, testdata))(t)
-	folder := require.Value(cacheDir())(t)
-	dir := filepath.Join(folder, "judge-"+filepath.Base(j.repository)+"-"+key)
-	require.NoError(t, tool.Once(dir, func(partial string) error {
+	return tool.Cached(t, cacheDir(t), "judge-"+filepath.Base(j.repository)+"-", func(partial string) error {
 		source := t.TempDir()
 		for _, step := range [][]string{
 			{"mkdir", partial},
@@ -59,6 +56,5 @@ func (j judge) programs(t *testing.T) string {
 			}
 		}
 		return nil
-	}))
-	return dir
+	}, []string{j.repository, j.commit, j.build}, testdata)
 }

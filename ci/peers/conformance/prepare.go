@@ -7,15 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
-
-// keep is how long prepared folders of older versions stay.
-const keep = 48 * time.Hour
 
 // Prepare makes the consumer, or finds it in the cache, and returns its folder: a Debian 12 with
 // nvidia-ctk, nvidia-cdi-hook, nvidia-container-runtime, nvcdi-mock and runc; also the root of the
@@ -32,15 +28,9 @@ func Prepare(t testing.TB) string {
 		tool.Run(t.Context(), repo, nil, "go", "env", "GOVERSION", "GOARCH"),
 	)(t)
 	texts := []string{"layout 3", version, runc, fmt.Sprint(info.Size(), info.ModTime().UnixNano())}
-	key := require.Value(
-		tool.CacheKey(texts, filepath.Join(repo, "ci/peers/conformance/clients")),
-	)(t)
-	folder := require.Value(cacheDir())(t)
-	dir := filepath.Join(folder, key)
-	err := tool.Once(dir, func(partial string) error { return build(t, repo, runc, partial) })
-	require.NoErrorf(t, err, "prepare the programs that look at driver roots")
-	require.NoError(t, tool.Prune(filepath.Join(folder, "[0-9a-f]*"), 1, keep))
-	return dir
+	fill := func(partial string) error { return build(t, repo, runc, partial) }
+	clients := filepath.Join(repo, "ci/peers/conformance/clients")
+	return tool.Cached(t, cacheDir(t), "", fill, texts, clients)
 }
 
 // runtimeConfig is the configuration of nvidia-container-runtime: NVIDIA's mode cdi with the
@@ -74,4 +64,7 @@ func build(t testing.TB, repo, runc, dir string) error {
 	return os.WriteFile(filepath.Join(config, "config.toml"), []byte(runtimeConfig), 0o644)
 }
 
-func cacheDir() (string, error) { return tool.CacheDir("conformance", "") }
+func cacheDir(t testing.TB) string {
+	t.Helper()
+	return require.Value(tool.CacheDir("conformance", ""))(t)
+}

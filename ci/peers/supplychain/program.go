@@ -4,14 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
-
-// keep is how long programs of older versions stay in the cache.
-const keep = 48 * time.Hour
 
 // tags are the build tags of clients that have some: without GnuPG, Docker's daemon and Podman's
 // storage.
@@ -41,18 +37,11 @@ func Program(t testing.TB, client string) string {
 	}
 	version := require.Value(tool.Run(t.Context(), dir, nil, "go", "env", "GOVERSION", "GOARCH"))(t)
 	folder := require.Value(tool.CacheDir("supplychain/"+client, ""))(t)
-	// the folder pins every module
-	path := filepath.Join(folder, require.Value(tool.CacheKey(append(build, version), dir))(t))
-	require.NoErrorf(t, tool.Once(path, func(partial string) error {
+	return tool.Cached(t, folder, "", func(partial string) error {
 		return connected(func() error {
-			_, err := tool.Run(
-				t.Context(),
-				dir,
-				[]string{"CGO_ENABLED=0"},
-				append(build, "-o", partial, target)...)
+			command := append(build, "-o", partial, target)
+			_, err := tool.Run(t.Context(), dir, []string{"CGO_ENABLED=0"}, command...)
 			return err
 		})
-	}), "build %s", client)
-	require.NoError(t, tool.Prune(filepath.Join(folder, "[0-9a-f]*"), 1, keep))
-	return path
+	}, append(build, version), dir) // the folder pins every module
 }

@@ -21,41 +21,60 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// system is the data of a system that tests need.
+// system is a system of the family of Debian that a world may have.
 type system struct {
-	id, family, version, suite string
-	archs, components          []string
-	merged                     bool // /lib is a link to usr/lib
-	libc                       string
-	extraFiles                 int    // in the base
-	homepage                   string // of packages, so that those of two systems differ
+	id, suite, libc   string
+	row               string // lines of its row in the matrix
+	archs, components []string
+	extraFiles        int    // in the base
+	homepage          string // of packages, so that those of two systems differ
 }
 
-func systems() []system {
-	return []system{
-		{
-			id: "debian12", family: "debian", version: "12", suite: "bookworm", archs: []string{"amd64", "arm64"}, merged: true, libc: "2.36-9",
-			components: []string{"main", "contrib", "non-free", "non-free-firmware"},
-		},
-		{
-			id:         "ubuntu16.04",
-			family:     "ubuntu",
-			version:    "16.04",
-			suite:      "xenial",
-			archs:      []string{"amd64"},
-			components: []string{"main"},
-			libc:       "2.23-0ubuntu11",
-		},
-		{
-			id:         "ubuntu18.04",
-			family:     "ubuntu18",
-			version:    "18.04",
-			suite:      "bionic",
-			archs:      []string{"amd64"},
-			components: []string{"main"},
-			libc:       "2.27-3ubuntu1",
-		},
-	}
+const (
+	ubuntuRow   = "    kernels: [4.4, 4.15]\n"
+	debian12Row = "    kernels: [6.1]\n    components: [contrib, non-free, non-free-firmware]\n"
+	fleetRow    = "    kernels: [5.10]\n"
+)
+
+var (
+	amd64    = []string{"amd64"}
+	mainOnly = []string{"main"}
+)
+
+// systems are those of a fleet, in its order. They share one folder of libraries, and so the layers
+// of a driver.
+var systems = []system{
+	{
+		id: "debian12", suite: "bookworm", libc: "2.36-9", row: debian12Row,
+		archs:      []string{"amd64", "arm64"},
+		components: []string{"main", "contrib", "non-free", "non-free-firmware"},
+	},
+	{"debian13", "trixie", "2.41-12", fleetRow, amd64, mainOnly, 0, ""},
+	{"ubuntu22.04", "jammy", "2.35-0ubuntu3", fleetRow, amd64, mainOnly, 0, ""},
+	{"ubuntu24.04", "noble", "2.39-0ubuntu8", fleetRow, amd64, mainOnly, 0, ""},
+	{"ubuntu20.04", "focal", "2.31-0ubuntu9", fleetRow, amd64, mainOnly, 0, ""},
+	{"debian11", "bullseye", "2.31-13", fleetRow, amd64, mainOnly, 0, ""},
+	{"ubuntu16.04", "xenial", "2.23-0ubuntu11", ubuntuRow, amd64, mainOnly, 0, ""},
+	{"ubuntu18.04", "bionic", "2.27-3ubuntu1", ubuntuRow, amd64, mainOnly, 0, ""},
+	{"ubuntu26.04", "resolute", "2.43-1", fleetRow, amd64, mainOnly, 0, ""},
+}
+
+// merged says whether /lib is a link to usr/lib.
+func (s system) merged() bool { return s.row != ubuntuRow }
+
+// addSystem publishes the packages of a system and its base.
+func (w *World) addSystem(s system) {
+	archive := w.newArchive(s)
+	archive.Publish()
+	w.Archives[s.id] = archive
+	w.pushBase(s)
+	w.addRow(s.id, s.id, s.archs, s.row)
+}
+
+// addRow adds a system to the matrix.
+func (w *World) addRow(id, base string, archs []string, lines string) {
+	list := strings.Join(archs, ", ")
+	w.rows += fmt.Sprintf("  - id: %s\n    base: %s\n    archs: [%s]\n%s", id, w.Base(base), list, lines)
 }
 
 func triplet(arch string) string {
@@ -64,7 +83,7 @@ func triplet(arch string) string {
 }
 
 func (w *World) newArchive(s system) *repotest.Archive {
-	a := repotest.NewArchive(w.t, "/"+s.family, s.suite, s.archs, s.components, w.Put)
+	a := repotest.NewArchive(w.t, "/"+s.id, s.suite, s.archs, s.components, w.Put)
 	a.Signer = w.key
 	for _, arch := range s.archs {
 		a.Packages = append(a.Packages, s.toolchain(w.t, arch)...)
@@ -137,10 +156,11 @@ package $NAME 4.3
 
 // values are what lines about a system have in them.
 func (s system) values(arch string) []string {
-	id, _, _ := strings.Cut(s.id, s.version)
+	version := strings.TrimLeft(s.id, "abcdefghijklmnopqrstuvwxyz")
 	return []string{
 		"$LIB", "lib/" + triplet(arch), "$TRIPLET", triplet(arch), "$ARCH", arch,
-		"$NEWLIBC", s.libc + "+u1", "$OLDLIBC", s.libc, "$ID", id, "$VERSION", s.version,
+		"$NEWLIBC", s.libc + "+u1", "$OLDLIBC", s.libc,
+		"$ID", strings.TrimSuffix(s.id, version), "$VERSION", version,
 	}
 }
 
@@ -211,11 +231,11 @@ const splitRoot = `
 func (w *World) baseFiles(s system, arch string) []repotest.File {
 	usr := ""
 	sources := splitRoot
-	if s.merged {
+	if s.merged() {
 		usr = "usr/"
 		sources = mergedRoot
 	}
-	values := append(s.values(arch), "$USR", usr, "$SOURCE", w.URL+"/"+s.family, "$SUITE", s.suite)
+	values := append(s.values(arch), "$USR", usr, "$SOURCE", w.URL+"/"+s.id, "$SUITE", s.suite)
 	files := filesOf(sources+baseRoot, arch, values...)
 	var key bytes.Buffer
 	require.NoError(w.t, w.key.Serialize(&key))
@@ -252,39 +272,25 @@ func (w *World) push(ref string, what remote.Taggable) {
 
 func (w *World) baseImage(s system, arch string) v1.Image {
 	layer := repotest.Compress(w.t, ".gz", repotest.Tar(w.t, "", w.baseFiles(s, arch)))
-	return Image(
-		w.t,
-		arch,
-		v1.Config{
-			Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"},
-			Cmd: []string{"bash"},
-		},
-		layer,
-	)
+	env := []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}
+	return Image(w.t, arch, v1.Config{Env: env, Cmd: []string{"bash"}}, layer)
 }
 
 // Image makes an image of compressed layers.
 func Image(t testing.TB, arch string, config v1.Config, layers ...[]byte) v1.Image {
 	t.Helper()
-	img := mutate.ConfigMediaType(
-		mutate.MediaType(empty.Image, types.OCIManifestSchema1),
-		types.OCIConfigJSON,
-	)
+	var all []mutate.Addendum
 	for _, data := range layers {
 		open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
-		layer := require.Value(
-			tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer)),
-		)(t)
-		img = require.Value(
-			mutate.Append(
-				img,
-				mutate.Addendum{Layer: layer, History: v1.History{CreatedBy: "imagetest"}},
-			),
-		)(t)
+		layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
+		require.NoError(t, err)
+		made := v1.History{CreatedBy: "imagetest"}
+		all = append(all, mutate.Addendum{Layer: layer, History: made})
 	}
-	c := require.Value(img.ConfigFile())(t).DeepCopy()
-	c.Architecture = arch
-	c.OS = "linux"
-	c.Config = config
-	return require.Value(mutate.ConfigFile(img, c))(t)
+	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)
+	img = require.Value(mutate.ConfigFile(img, &v1.ConfigFile{
+		Architecture: arch, OS: "linux", Config: config, RootFS: v1.RootFS{Type: "layers"},
+	}))(t)
+	return require.Value(mutate.Append(img, all...))(t)
 }

@@ -7,13 +7,15 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
 
-// debianNames are the packages of the user-mode driver.
-func debianNames() []string {
-	return []string{
-		"libcuda1", "libnvidia-ml1", "libnvidia-ptxjitcompiler1", "libnvidia-cfg1", "libnvidia-allocator1", "libnvidia-glcore", "nvidia-vdpau-driver",
-		"nvidia-opencl-common", "nvidia-vulkan-common", "nvidia-smi", "nvidia-driver-bin", "nvidia-driver", "firmware-nvidia-gsp",
-	}
-}
+// debianRow are the packages of the driver in the matrix.
+const debianRow = `    debian:
+      systems: {debian12: ` + NewDriver + `-1}
+      packages: [libcuda1, libnvidia-ml1, libnvidia-ptxjitcompiler1, libnvidia-cfg1, libnvidia-allocator1, libnvidia-glcore, nvidia-vdpau-driver,
+        nvidia-opencl-common, nvidia-vulkan-common, nvidia-smi, nvidia-driver-bin, nvidia-driver, firmware-nvidia-gsp]
+      kernel: [nvidia-kernel-source, nvidia-open-kernel-source]
+      extras: [nvidia-persistenced]
+      depends: [libtirpc3]
+`
 
 // debianPackages are the driver: libraries and programs in the folders of the alternatives, and a
 // newer libcuda1 besides the one that the matrix pins.

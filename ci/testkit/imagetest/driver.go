@@ -127,8 +127,12 @@ func RunPath(version, arch string) string {
 	return fmt.Sprintf("/tesla/%s/NVIDIA-Linux-%s-%s.run", version, kernelArch(arch), version)
 }
 
-func (w *World) addRun(version, arch string) {
-	w.PutRun(version, arch, Run(w.t, version, arch, DriverFiles(version, arch), nil))
+// addDriver serves the archives of a driver and adds it to the matrix.
+func (w *World) addDriver(version string, archs ...string) {
+	w.drivers = append(w.drivers, version)
+	for _, arch := range archs {
+		w.PutRun(version, arch, Run(w.t, version, arch, DriverFiles(version, arch), nil))
+	}
 }
 
 // PutRun serves an archive under the driver's path and puts its digest into the matrix.
@@ -137,61 +141,27 @@ func (w *World) PutRun(version, arch string, data []byte) {
 	w.Put(RunPath(version, arch), data)
 }
 
-// writeDriver writes the row of a driver with its archives.
-func (w *World) writeDriver(b *strings.Builder, version string) {
-	fmt.Fprintf(b, "  - version: %s\n    archives:\n", version)
-	for _, arch := range []string{"amd64", "arm64"} {
-		if data, ok := w.Runs[version+" "+arch]; ok {
-			fmt.Fprintf(
-				b,
-				"      %s: {url: %s, sha256: %x, size: %d}\n",
-				arch,
-				w.URL+RunPath(version, arch),
-				sha256.Sum256(data),
-				len(data),
-			)
-		}
-	}
-}
-
 // Matrix returns a matrix.yaml of this world. 418.87.01 does not work on debian12, whose kernel is
 // too new for it.
 func (w *World) Matrix() string {
-	if w.matrix != "" {
-		return w.matrix
-	}
 	var b strings.Builder
-	b.WriteString("systems:\n")
-	for _, s := range systems() {
-		fmt.Fprintf(
-			&b,
-			"  - id: %s\n    base: %s\n    archs: [%s]\n",
-			s.id,
-			w.Base(s.id),
-			strings.Join(s.archs, ", "),
-		)
-		if s.merged {
-			b.WriteString(
-				"    kernels: [6.1]\n    components: [contrib, non-free, non-free-firmware]\n",
-			)
-		} else {
-			b.WriteString("    kernels: [4.4, 4.15]\n")
+	b.WriteString("systems:\n" + w.rows + "drivers:\n")
+	for _, version := range w.drivers {
+		fmt.Fprintf(&b, "  - version: %s\n    archives:\n", version)
+		for _, arch := range []string{"amd64", "arm64"} {
+			data, found := w.Runs[version+" "+arch]
+			if found {
+				url := w.URL + RunPath(version, arch)
+				sum := sha256.Sum256(data)
+				fmt.Fprintf(&b, "      %s: {url: %s, sha256: %x, size: %d}\n", arch, url, sum, len(data))
+			}
 		}
-	}
-	b.WriteString("drivers:\n")
-	for _, v := range []string{OldDriver, NewDriver} {
-		w.writeDriver(&b, v)
-		if v == OldDriver {
+		switch {
+		case version == OldDriver:
 			b.WriteString("    kernel: {max: 5.1, reason: for tests}\n")
-			continue
+		case version == NewDriver && w.Archives["debian12"] != nil:
+			b.WriteString(debianRow)
 		}
-		fmt.Fprintf(
-			&b,
-			"    debian:\n      systems: {debian12: %s-1}\n      packages: [%s]\n      kernel: [nvidia-kernel-source, nvidia-open-kernel-source]\n"+
-				"      extras: [nvidia-persistenced]\n      depends: [libtirpc3]\n",
-			v,
-			strings.Join(debianNames(), ", "),
-		)
 	}
 	return b.String()
 }

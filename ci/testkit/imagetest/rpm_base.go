@@ -32,7 +32,7 @@ func (s *RPMSystem) PushBase() {
 	t := s.world.t
 	var files []repotest.File
 	var installed []*rpmfile.Header
-	for _, p := range s.Installed {
+	for _, p := range s.installed {
 		p.Signer = cmp.Or(p.Signer, s.Signer)
 		for _, f := range p.Files {
 			if strings.HasPrefix(f.Name, "lib64/") { // a link
@@ -45,7 +45,7 @@ func (s *RPMSystem) PushBase() {
 		f := require.Value(rpmfile.Open(bytes.NewReader(p.Bytes(t))))(t)
 		installed = append(
 			installed,
-			require.Value(f.InstalledHeader(time.Unix(repotest.FileTime, 0), s.Colour, nil))(t),
+			require.Value(f.InstalledHeader(time.Unix(repotest.FileTime, 0), s.colour, nil))(t),
 		)
 	}
 	for _, key := range s.Imported {

@@ -11,37 +11,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 )
 
-const rhelFiles = `
-	etc/os-release = ID="rhel"\nVERSION_ID="9.8"
-	etc/dnf/dnf.conf = [main]\ngpgcheck=1
-	etc/yum.repos.d/ubi.repo = [ubi-9-baseos-rpms]\nname=UBI\nbaseurl=$URL/rhel9/\ngpgkey=file:///$KEY
-`
-
-// rhel is RHEL 9: the repositories of its base have the compiler and no kernels.
-func rhel(w *World) *RPMSystem {
-	s := w.newRPMSystem("rhel9", "sqlite", ".el9", rhelFiles)
-	s.Row = "    kernels: [5.14]\n"
-	s.Colour = 3
-	s.Packages = append(s.Packages, documented(perl)...)
-	return s
-}
-
-// rhel10Files have the repository with signed modules switched off, as a subscription brings it.
-const rhel10Files = `
-	etc/os-release = ID="rhel"\nVERSION_ID="10.1"
-	etc/dnf/dnf.conf = [main]\ngpgcheck=1
-	etc/yum.repos.d/ubi.repo = [ubi-10-baseos-rpms]\nname=UBI\nbaseurl=$URL/rhel10/\ngpgkey=file:///$KEY\n\n[rhel-10-for-x86_64-extensions-rpms]\nname=Red Hat\nbaseurl=$URL/extensions/\nenabled=0\ngpgkey=file:///$KEY
-`
-
-// rhel10 is RHEL 10: the repositories of its base have the compiler and no kernels.
-func rhel10(w *World) *RPMSystem {
-	s := w.newRPMSystem("rhel10", "sqlite", ".el10", rhel10Files)
-	s.Row = "    kernels: [6.12]\n"
-	s.Colour = 3
-	s.Packages = append(s.Packages, documented(perl)...)
-	return s
-}
-
 // Subscribe returns what a subscribed RHEL host mounts into its containers, run/secrets, and starts
 // the server behind it: it has RPMKernel in the main repository, and RPMOldKernel in that for the
 // extended support of its minor version, which on switches on. It answers only those who show the
@@ -49,7 +18,7 @@ func rhel10(w *World) *RPMSystem {
 func (w *RPMWorld) Subscribe(on bool) fstest.MapFS {
 	for dir, release := range map[string]string{"dist/rhel9/9": RPMKernel, "eus/rhel9/9.4": RPMOldKernel} {
 		r := w.Extra("/content/" + dir + "/x86_64/baseos/os")
-		r.Packages = elKernel(release, "kernel", elHeaders+elCore)
+		r.Packages = rpmsOf(elKernel(release, "kernel", elHeaders+elCore))
 		r.Publish()
 	}
 	ca := testcert.Authority("entitlement")

@@ -1,12 +1,9 @@
 package imagetest
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
-	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/distros"
 )
 
 // The kernels of rocky9 in a world, newest first, and the kernel of openSUSE. RPMOrphanKernel has
@@ -86,16 +83,6 @@ const rpmRoot = `
 	lib64 -> usr/lib64
 `
 
-// install adds the packages of every base.
-func (s *RPMSystem) install() {
-	values := []string{"$ID", s.id, "$DIST", s.dist}
-	s.Installed = append(rpmsOf(rpmRelease, values...), documented(rpmInstalled, values...)...)
-	key := text(RPMKey, repotest.Public(s.world.t, s.world.key))
-	s.Files = append(s.Files, filesOf(rpmRoot, "")...)
-	s.Files = append(s.Files, key)
-	s.Files = append(s.Files, filesOf(s.configuration, "", "$URL", s.world.URL, "$KEY", RPMKey)...)
-}
-
 // rpmToolchain are the packages that every compiler needs, among them a newer C library than the
 // base has.
 const rpmToolchain = `
@@ -162,18 +149,6 @@ package $NAME 0.190-2$DIST
 	usr/include/libelf.h = /* */
 `
 
-// toolchain adds the packages of a compiler.
-func (s *RPMSystem) toolchain() {
-	s.Packages = append(s.Packages, documented(rpmToolchain, "$DIST", s.dist)...)
-	for _, name := range require.Value(distros.Lookup(s.id))(s.world.t).Toolchain("amd64") {
-		p := documented(templateFor(rpmTools, name), "$NAME", name, "$DIST", s.dist)[0]
-		if name == "kmod" {
-			p.Files[0].Caps = "cap_sys_module=ep"
-		}
-		s.Packages = append(s.Packages, p)
-	}
-}
-
 const perl = `
 package perl-interpreter 4:5.32.1-481.el9
 	usr/bin/perl elf
@@ -201,12 +176,31 @@ package $NAME-core $EVR
 	lib/modules/$RELEASE/vmlinuz = kernel
 `
 
-// elKernel returns a kernel and its headers, or what lines say of them. The name has the flavour.
-func elKernel(release, name, lines string) []repotest.RPM {
+// elKernel describes a kernel and its headers, or what lines say of them. The name has the flavour.
+func elKernel(release, name, lines string) string {
 	plain, _, _ := strings.Cut(release, "+")
 	version := strings.TrimSuffix(plain, ".x86_64")
-	return rpmsOf(lines, "$NAME", name, "$EVR", version, "$RELEASE", release)
+	return strings.NewReplacer("$NAME", name, "$EVR", version, "$RELEASE", release).Replace(lines)
 }
+
+const rhelFiles = `
+	etc/os-release = ID="rhel"\nVERSION_ID="9.8"
+	etc/dnf/dnf.conf = [main]\ngpgcheck=1
+	etc/yum.repos.d/ubi.repo = [ubi-9-baseos-rpms]\nname=UBI\nbaseurl=$URL/rhel9/\ngpgkey=file:///$KEY
+`
+
+// rhel10Files have the repository with signed modules switched off, as a subscription brings it.
+const rhel10Files = `
+	etc/os-release = ID="rhel"\nVERSION_ID="10.1"
+	etc/dnf/dnf.conf = [main]\ngpgcheck=1
+	etc/yum.repos.d/ubi.repo = [ubi-10-baseos-rpms]\nname=UBI\nbaseurl=$URL/rhel10/\ngpgkey=file:///$KEY\n\n[rhel-10-for-x86_64-extensions-rpms]\nname=Red Hat\nbaseurl=$URL/extensions/\nenabled=0\ngpgkey=file:///$KEY
+`
+
+const azureFiles = `
+	etc/os-release = ID=azurelinux\nVERSION_ID="3.0"
+	etc/dnf/dnf.conf = [main]\ngpgcheck=1
+	etc/yum.repos.d/azurelinux-official-base.repo = [azurelinux-official-base]\nname=Base\nbaseurl=$URL/azurelinux3.0/\ngpgkey=file:///$KEY
+`
 
 const rockyFiles = `
 	usr/lib/os-release = ID="rocky"\nVERSION_ID="9.4"
@@ -215,18 +209,6 @@ const rockyFiles = `
 	etc/dnf/vars/site = rocky
 	etc/yum.repos.d/rocky.repo = [baseos]\nname=BaseOS\nbaseurl=$URL/$site$releasever/\ngpgkey=file:///$KEY
 `
-
-func rocky(w *World) *RPMSystem {
-	s := w.newRPMSystem("rocky9", "sqlite", ".el9", rockyFiles)
-	s.Row = "    kernels: [5.14]\n    aliases: [rocky9.4]\n"
-	s.Colour = 3
-	s.Packages = append(s.Packages, documented(perl)...)
-	s.Packages = append(s.Packages, elKernel(RPMKernel, "kernel", elHeaders+elCore)...)
-	s.Packages = append(s.Packages, elKernel(RPMOldKernel, "kernel", elHeaders+elCore)...)
-	s.Packages = append(s.Packages, elKernel(RPMOrphanKernel, "kernel", elHeaders)...)
-	s.Packages = append(s.Packages, elKernel(RPMRTKernel, "kernel-rt", elHeaders+elCore)...)
-	return s
-}
 
 const leapFiles = `
 	etc/os-release = ID="opensuse-leap"\nVERSION_ID="15.6"
@@ -253,23 +235,43 @@ package kernel-default 6.4.0-150600.23.25.1
 	usr/lib/modules/6.4.0-150600.23.25-default/vmlinuz = kernel
 `
 
-func leap(w *World) *RPMSystem {
-	s := w.newRPMSystem("opensuse-leap15.6", "ndb", ".1", leapFiles)
-	s.Row = "    kernels: [6.4]\n"
-	s.Signed = true
-	s.SHA512 = true
-	s.Packages = append(s.Packages, rpmsOf(suseKernel)...)
-	return s
-}
-
 const centosFiles = `
 	etc/os-release = ID="centos"\nVERSION_ID="7"
 	etc/yum.repos.d/CentOS-Base.repo = [base]\nbaseurl=http://gone.invalid/centos/\ngpgcheck=1
 `
 
-func centos(w *World) *RPMSystem {
-	s := w.newRPMSystem("centos7", "bdb", ".el7", centosFiles)
-	s.Row = fmt.Sprintf("    kernels: [3.10]\n    only-these-repositories: true\n    repositories:\n      - baseurl: [%s/centos7/]\n        gpgkey: [/%s]\n", w.URL, RPMKey)
-	s.Packages = append(s.Packages, elKernel(CentOSKernel, "kernel", elHeaders+elCore)...)
-	return s
+// rpmSystem is a system of the family of rpm as NewRPM makes it.
+type rpmSystem struct {
+	database, dist string // dist is the end of releases
+	colour         uint32 // that rpm records
+	signed         bool   // the index, which has SHA-512 only; otherwise packages are signed
+	files          string // of the system's own
+	packages       string // beside the compiler
+	row            string // lines of its row in the matrix
+}
+
+// rpmSystems are the systems. The bases of rhel9 and rhel10 name repositories with a compiler and
+// no kernels; that of azurelinux3.0 does not name Microsoft's repository with NVIDIA's packages, so
+// the row of the matrix does; the repository of centos7's own no longer exists.
+var rpmSystems = map[string]rpmSystem{
+	"rocky9": {
+		"sqlite", ".el9", 3, false, rockyFiles,
+		perl + elKernel(RPMKernel, "kernel", elHeaders+elCore) +
+			elKernel(RPMOldKernel, "kernel", elHeaders+elCore) +
+			elKernel(RPMOrphanKernel, "kernel", elHeaders) +
+			elKernel(RPMRTKernel, "kernel-rt", elHeaders+elCore),
+		"    kernels: [5.14]\n    aliases: [rocky9.4]\n",
+	},
+	"rhel9":  {"sqlite", ".el9", 3, false, rhelFiles, perl, "    kernels: [5.14]\n"},
+	"rhel10": {"sqlite", ".el10", 3, false, rhel10Files, perl, "    kernels: [6.12]\n"},
+	"azurelinux3.0": {
+		"sqlite", ".azl3", 0, false, azureFiles, perl,
+		"    kernels: [6.12]\n    repositories: [{baseurl: [$URL/nvidia/], gpgkey: [/$KEY]}]\n",
+	},
+	"opensuse-leap15.6": {"ndb", ".1", 0, true, leapFiles, suseKernel, "    kernels: [6.4]\n"},
+	"centos7": {
+		"bdb", ".el7", 0, false, centosFiles, elKernel(CentOSKernel, "kernel", elHeaders+elCore),
+		"    kernels: [3.10]\n    only-these-repositories: true\n" +
+			"    repositories: [{baseurl: [$URL/centos7/], gpgkey: [/$KEY]}]\n",
+	},
 }

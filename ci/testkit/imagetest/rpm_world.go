@@ -1,15 +1,14 @@
 package imagetest
 
 import (
-	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/distros"
 )
 
 // RPMWorld is a World of systems with .rpm packages.
@@ -24,49 +23,58 @@ type RPMWorld struct {
 func NewRPM(t testing.TB, ids ...string) *RPMWorld {
 	t.Helper()
 	w := &RPMWorld{start(t), map[string]*RPMSystem{}}
-	systems := map[string]func(*World) *RPMSystem{
-		"rocky9": rocky, "rhel9": rhel, "rhel10": rhel10, "azurelinux3.0": azure, "opensuse-leap15.6": leap, "centos7": centos,
-	}
 	for _, id := range ids {
-		create, ok := systems[id]
-		if !ok {
-			t.Fatalf("imagetest: no rpm system %s", id)
-		}
-		s := create(w.World)
+		s := w.newSystem(id)
 		s.Publish()
 		s.PushBase()
 		w.Systems[id] = s
 	}
-	w.addRun(OldDriver, "amd64")
-	w.addRun(NewDriver, "amd64")
+	w.addDriver(OldDriver, "amd64")
+	w.addDriver(NewDriver, "amd64")
 	return w
 }
 
 // RPMSystem is a system of a world. Tests change its fields and publish or push again.
 type RPMSystem struct {
 	*repotest.Repository                   // the only repository of its packages
-	Installed            []repotest.RPM    // in the base
 	Files                []repotest.File   // of the base, in addition to those of its packages
 	Imported             []*openpgp.Entity // keys in the base's database
-	Colour               uint32            // the colour that rpm records
-	Row                  string            // further lines of the system's row in the matrix
 	// Change is applied to all files of the base before it is pushed.
 	Change func([]repotest.File) []repotest.File
 
-	world         *World
-	id, database  string
-	dist          string // the end of releases
-	configuration string // files of the system's own, as lines
+	world        *World
+	id, database string
+	colour       uint32         // that rpm records
+	installed    []repotest.RPM // in the base
 }
 
-// newRPMSystem makes a system with the packages of every base and the compiler.
-func (w *World) newRPMSystem(id, database, dist, configuration string) *RPMSystem {
-	s := &RPMSystem{
-		world: w, id: id, database: database, dist: dist, configuration: configuration,
-		Repository: (&RPMWorld{World: w}).Extra("/" + id), Imported: []*openpgp.Entity{w.key},
+// newSystem makes a system with the packages of every base and the compiler, and adds it to the
+// matrix.
+func (w *RPMWorld) newSystem(id string) *RPMSystem {
+	made, known := rpmSystems[id]
+	if !known {
+		w.t.Fatalf("imagetest: no rpm system %s", id)
 	}
-	s.install()
-	s.toolchain()
+	values := []string{"$ID", id, "$DIST", made.dist, "$URL", w.URL, "$KEY", RPMKey}
+	w.addRow(id, id, amd64, strings.NewReplacer(values...).Replace(made.row))
+	s := &RPMSystem{
+		world: w.World, id: id, database: made.database, colour: made.colour,
+		Repository: w.Extra("/" + id), Imported: []*openpgp.Entity{w.key},
+	}
+	s.Signed = made.signed
+	s.SHA512 = made.signed
+	s.installed = append(rpmsOf(rpmRelease, values...), documented(rpmInstalled, values...)...)
+	s.Files = filesOf(rpmRoot+made.files, "", values...)
+	s.Files = append(s.Files, text(RPMKey, repotest.Public(w.t, w.key)))
+	s.Packages = documented(rpmToolchain, values...)
+	for _, name := range require.Value(distros.Lookup(id))(w.t).Toolchain("amd64") {
+		p := documented(templateFor(rpmTools, name), append(values, "$NAME", name)...)[0]
+		if name == "kmod" {
+			p.Files[0].Caps = "cap_sys_module=ep"
+		}
+		s.Packages = append(s.Packages, p)
+	}
+	s.Packages = append(s.Packages, rpmsOf(made.packages, values...)...)
 	return s
 }
 
@@ -75,27 +83,4 @@ func (w *RPMWorld) Extra(dir string) *repotest.Repository {
 	r := repotest.NewRepository(w.t, w.URL, dir, w.Put)
 	r.Signer = w.key
 	return r
-}
-
-// Matrix returns a matrix.yaml of this world.
-func (w *RPMWorld) Matrix() string {
-	var b strings.Builder
-	b.WriteString("systems:\n")
-	for _, id := range slices.Sorted(maps.Keys(w.Systems)) {
-		fmt.Fprintf(
-			&b,
-			"  - id: %s\n    base: %s\n    archs: [amd64]\n%s",
-			id,
-			w.Base(id),
-			w.Systems[id].Row,
-		)
-	}
-	b.WriteString("drivers:\n")
-	for _, v := range []string{OldDriver, NewDriver} {
-		w.writeDriver(&b, v)
-		if v == OldDriver {
-			b.WriteString("    kernel: {max: 5.1, reason: for tests}\n")
-		}
-	}
-	return b.String()
 }

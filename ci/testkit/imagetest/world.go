@@ -32,7 +32,8 @@ type World struct {
 	Runs     map[string][]byte
 	Archives map[string]*repotest.Archive // by system
 
-	matrix   string // of a fleet
+	rows     string   // of systems, in the matrix
+	drivers  []string // versions in the matrix
 	t        testing.TB
 	key      *openpgp.Entity
 	mu       sync.Mutex
@@ -46,14 +47,13 @@ type World struct {
 func New(t testing.TB) *World {
 	t.Helper()
 	w := start(t)
-	for _, s := range systems() {
-		w.Archives[s.id] = w.newArchive(s)
-		w.Archives[s.id].Publish()
-		w.pushBase(s)
+	for _, s := range systems {
+		if s.row != fleetRow {
+			w.addSystem(s)
+		}
 	}
-	w.addRun(OldDriver, "amd64")
-	w.addRun(NewDriver, "amd64")
-	w.addRun(NewDriver, "arm64")
+	w.addDriver(OldDriver, "amd64")
+	w.addDriver(NewDriver, "amd64", "arm64")
 	return w
 }
 

@@ -45,7 +45,7 @@ func (h Headers) kernels(t testing.TB) []Package {
 	older := fmt.Sprintf("%s-%d.el9_4", version, number-1)
 	devel := func(name, version, uname string) Package {
 		return Package{
-			Name: name, Version: version, Payload: payload,
+			Name: name, Version: version,
 			Requires: []string{
 				"/usr/bin/bash",
 				"make",

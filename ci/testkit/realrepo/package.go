@@ -22,13 +22,9 @@ type Package struct {
 	Arch    string // rpm's name; "" is x86_64
 	Files   []File
 	Tree    string // a folder: the files and links below it are the package's too, with their modes
-	// Payload is compression and level in rpm's notation, "w19.zstdio", "w6.xzdio", "w9.bzdio"; ""
-	// is "w9.gzdio".
-	Payload string
-
 	// in the syntax of a spec file: "a >= 1", "(a or b)"
-	Provides, Requires, Conflicts, Obsoletes    []string
-	Recommends, Suggests, Supplements, Enhances []string
+	Provides, Requires, Conflicts, Obsoletes []string
+	Weak                                     []string // whole lines: "Recommends: a"
 	// rpmbuild adds the libraries that the files are and need
 	Libraries bool
 }
@@ -94,16 +90,15 @@ func (p Package) evr() (epoch, version, release string) {
 }
 
 // layers distributes packages over as few spec files as possible: within one, each name and each
-// path may occur only once, and all packages have the same architecture and payload.
+// path may occur only once, and all packages have the same architecture.
 func layers(t testing.TB, packages []Package) []*spec {
 	t.Helper()
 	var all, of []*spec
 	for _, p := range packages {
 		arch := cmp.Or(p.Arch, "x86_64")
-		payload := cmp.Or(p.Payload, "w9.gzdio")
 		names := append(p.paths(t), p.Name)
 		i := slices.IndexFunc(all, func(s *spec) bool {
-			same := s.payload == payload && (arch == "noarch" || arch == s.arch)
+			same := arch == "noarch" || arch == s.arch
 			return same && !slices.ContainsFunc(names, func(n string) bool { return s.taken[n] })
 		})
 		if i < 0 {
@@ -111,7 +106,7 @@ func layers(t testing.TB, packages []Package) []*spec {
 				arch = "x86_64"
 			}
 			i = len(all)
-			all = append(all, &spec{arch: arch, payload: payload, taken: map[string]bool{}})
+			all = append(all, &spec{arch: arch, taken: map[string]bool{}})
 		}
 		s := all[i]
 		s.members = append(s.members, p)

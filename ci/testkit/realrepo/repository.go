@@ -1,7 +1,6 @@
 package realrepo
 
 import (
-	"cmp"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,13 +12,10 @@ import (
 
 // Repository describes a repository that createrepo_c makes.
 type Repository struct {
-	Packages    []string // paths of .rpm files
-	Compression string   // of the lists: "gz", "xz", "bz2"; "" is gz
-	Checksum    string   // "sha256", "sha512", "sha1"; "" is sha256
-	Database    bool     // with sqlite lists as well
-	Key         *Key     // signs repomd.xml; nil: it is not signed
-	PublishKey  bool     // write repodata/repomd.xml.key, as SUSE's repositories have it
-	Simple      bool     // file names without a checksum, like those of el5 to el7
+	Packages   []string // paths of .rpm files
+	Flags      []string // of createrepo_c, beside those for lists of gzip without a database
+	Key        *Key     // signs repomd.xml; nil: it is not signed
+	PublishKey bool     // write repodata/repomd.xml.key, as SUSE's repositories have it
 }
 
 // Create makes the repository in a new folder below dir and returns its path.
@@ -44,28 +40,8 @@ func (r Repository) Publish(t testing.TB, dir string) {
 		_ = os.Remove(to) // a package of the same name
 		require.NoError(t, os.Link(p, to))
 	}
-	names := "--unique-md-filenames"
-	database := "--no-database"
-	if r.Simple {
-		names = "--simple-md-filenames"
-	}
-	if r.Database {
-		database = "--database"
-	}
-	compression := cmp.Or(r.Compression, "gz")
-	checksum := cmp.Or(r.Checksum, "sha256")
-	tool.Must(
-		t,
-		"createrepo_c",
-		"--quiet",
-		"--checksum",
-		checksum,
-		"--general-compress-type",
-		compression,
-		names,
-		database,
-		dir,
-	)
+	command := []string{"createrepo_c", "--quiet", "--general-compress-type=gz", "--no-database"}
+	tool.Must(t, append(append(command, r.Flags...), dir)...)
 	if r.Key == nil {
 		return
 	}

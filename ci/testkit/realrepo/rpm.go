@@ -6,7 +6,6 @@ import "fmt"
 // mechanisms of other systems: SUSE's and Berkeley DB's databases, modules, mirror lists, zypper.
 const (
 	dist    = ".el9" // the end of releases
-	payload = "w1.zstdio"
 	version = "9.4"
 	keyFile = "/etc/pki/rpm-gpg/RPM-GPG-KEY-Rocky-9" // in the base
 	baseOS  = "download.rocky.example/pub/rocky/9/BaseOS/x86_64/os"

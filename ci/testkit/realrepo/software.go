@@ -79,7 +79,7 @@ func software(t testing.TB, debs []deb) (base, more []Package) {
 	for _, c := range catalogue(t) {
 		i := slices.IndexFunc(debs, func(d deb) bool { return d.name == c.Debs[0] })
 		p := Package{
-			Name: c.Name, Version: versionOf(debs[i].version) + dist, Payload: payload,
+			Name: c.Name, Version: versionOf(debs[i].version) + dist,
 			Libraries: !c.Plain, Tree: filepath.Join(trees, c.Name), Files: c.files(),
 		}
 		own := strings.NewReplacer("%{EVR}", p.Version)

@@ -7,71 +7,76 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"text/template"
 
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // spec is one spec file. Each package is a subpackage of it.
 type spec struct {
-	arch, payload string
-	members       []Package
-	taken         map[string]bool // names and paths in the spec file
+	arch    string
+	members []Package
+	taken   map[string]bool // names and paths in the spec file
 }
+
+// member is a package in a spec file.
+type member struct {
+	Package
+	Epoch, Version, Release string
+	List                    string // file with the list of its files: rpmbuild reads a long one only there
+}
+
+// specFile is a spec file.
+var specFile = template.Must(template.New("").Parse(`%define _rpmdir {{.Dir}}
+%define _binary_payload w1.zstdio
+Name: layer{{.Name}}
+Version: 0
+Release: 0
+Summary: none
+License: none
+%description
+none
+%install
+cp -a {{.Tree}}/. %{buildroot}
+{{range .Members}}
+%package -n {{.Name}}
+Version: {{.Version}}
+Release: {{.Release}}
+Summary: none
+{{with .Epoch}}Epoch: {{.}}{{end}}
+{{if eq .Arch "noarch"}}BuildArch: noarch{{end}}
+{{if not .Libraries}}AutoReqProv: no{{end}}
+{{range .Provides}}Provides: {{.}}
+{{end}}{{range .Requires}}Requires: {{.}}
+{{end}}{{range .Conflicts}}Conflicts: {{.}}
+{{end}}{{range .Obsoletes}}Obsoletes: {{.}}
+{{end}}{{range .Weak}}{{.}}
+{{end}}
+%description -n {{.Name}}
+none
+%files -n {{.Name}} -f {{.List}}
+%defattr(-,root,root,-)
+{{end}}`))
 
 // write writes the spec file and the files of its packages into a folder, and returns the path of
 // the spec file.
 func (s *spec) write(t testing.TB, dir string) string {
 	t.Helper()
 	tree := testfile.Write(t, filepath.Join(dir, "tree")+"/", "")
-	var b strings.Builder
-	fmt.Fprintf(&b, "%%define _rpmdir %s\n%%define _binary_payload %s\n", dir, s.payload)
-	fmt.Fprintf(
-		&b,
-		"Name: layer%s\nVersion: 0\nRelease: 0\nSummary: none\nLicense: none\n%%description\nnone\n",
-		filepath.Base(dir),
-	)
-	fmt.Fprintf(&b, "%%install\ncp -a %s/. %%{buildroot}\n", tree)
+	var members []member
 	for i, p := range s.members {
-		// rpmbuild reads a long list only from a file
-		list := filepath.Join(dir, fmt.Sprint("files-", i))
-		testfile.Write(t, list, p.files(t, tree))
-		b.WriteString(
-			p.preamble() + "%files -n " + p.Name + " -f " + list + "\n%defattr(-,root,root,-)\n",
-		)
+		m := member{Package: p, List: filepath.Join(dir, fmt.Sprint("files-", i))}
+		m.Epoch, m.Version, m.Release = p.evr()
+		testfile.Write(t, m.List, p.files(t, tree))
+		members = append(members, m)
 	}
-	return testfile.Write(t, filepath.Join(dir, "layer.spec"), b.String())
-}
-
-// preamble returns the package's part of a spec file.
-func (p Package) preamble() string {
-	var b strings.Builder
-	epoch, version, release := p.evr()
-	fmt.Fprintf(
-		&b,
-		"%%package -n %s\nVersion: %s\nRelease: %s\nSummary: none\n",
-		p.Name,
-		version,
-		release,
-	)
-	if epoch != "" {
-		fmt.Fprintf(&b, "Epoch: %s\n", epoch)
-	}
-	if p.Arch == "noarch" {
-		b.WriteString("BuildArch: noarch\n")
-	}
-	if !p.Libraries {
-		b.WriteString("AutoReqProv: no\n")
-	}
-	for tag, list := range map[string][]string{
-		"Provides": p.Provides, "Requires": p.Requires, "Conflicts": p.Conflicts, "Obsoletes": p.Obsoletes,
-		"Recommends": p.Recommends, "Suggests": p.Suggests, "Supplements": p.Supplements, "Enhances": p.Enhances,
-	} {
-		for _, text := range list {
-			fmt.Fprintf(&b, "%s: %s\n", tag, text)
-		}
-	}
-	return b.String() + "%description -n " + p.Name + "\nnone\n"
+	var text strings.Builder
+	require.NoError(t, specFile.Execute(&text, map[string]any{
+		"Dir": dir, "Name": filepath.Base(dir), "Tree": tree, "Members": members,
+	}))
+	return testfile.Write(t, filepath.Join(dir, "layer.spec"), text.String())
 }
 
 // files creates the package's files in a folder and returns the list of them for the spec file.

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
@@ -46,16 +45,13 @@ func Rocky(t testing.TB, headers Headers) *System {
 }
 
 // keep returns the folder of a result in the user's cache. Processes that want the same one wait
-// for each other. Results of other inputs, mostly versions of Debian's packages, are removed when
-// nobody has used them for a week.
+// for each other.
 func keep(t testing.TB, name string, inputs []string, fill func(dir string)) string {
 	t.Helper()
 	folder := require.Value(tool.CacheDir("realrepo", ""))(t)
-	dir := filepath.Join(folder, name+"-"+require.Value(tool.CacheKey(inputs))(t))
-	require.NoErrorf(t, tool.Once(dir, func(partial string) error {
+	return tool.Cached(t, folder, name+"-", func(partial string) error {
 		require.NoError(t, os.MkdirAll(partial, 0o755))
 		fill(partial)
-		return tool.Prune(filepath.Join(folder, "[^.]*"), 0, 7*24*time.Hour)
-	}), "make %s", name)
-	return dir
+		return nil
+	}, inputs)
 }

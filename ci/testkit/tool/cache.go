@@ -8,9 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // CacheDir returns the folder of a cache, which exists: that in an environment variable if it is
@@ -66,29 +69,43 @@ func Once(path string, build func(partial string) error) error {
 	return os.Rename(partial, path)
 }
 
-// Prune removes the entries that match a pattern, except the given number of those that were used
-// last, and those that were used within a time. It also removes what killed processes began to
-// make.
-func Prune(pattern string, keep int, unused time.Duration) error {
+// Cached returns the path of PREFIX-KEY in a folder of the cache, which build makes as in Once. KEY
+// is that of CacheKey. Entries with the same prefix are pruned.
+func Cached(t testing.TB, folder, prefix string, build func(partial string) error, texts []string, folders ...string) string {
+	t.Helper()
+	path := filepath.Join(folder, prefix+require.Value(CacheKey(texts, folders...))(t))
+	require.NoErrorf(t, Once(path, build), "make %s", path)
+	require.NoError(t, Prune(filepath.Join(folder, prefix+"[0-9a-f]*")))
+	return path
+}
+
+// Of the entries that match a pattern, Prune keeps those that were used last: kept of them, and all
+// within a time, because another process may use them now.
+const (
+	kept = 2
+	used = 3 * time.Hour
+)
+
+// Prune removes entries that were not used for long, and what killed processes began to make.
+func Prune(pattern string) error {
 	return errors.Join(
-		prune(pattern, keep, unused),
+		prune(pattern, kept, used),
 		prune(filepath.Join(filepath.Dir(pattern), partialPrefix+"*"), 0, 24*time.Hour),
 	)
 }
 
 func prune(pattern string, keep int, unused time.Duration) error {
 	paths, err := filepath.Glob(pattern)
-	used := map[string]time.Time{}
+	last := map[string]time.Time{}
 	for _, path := range paths {
 		info, gone := os.Stat(path)
-		if gone != nil { // another process has removed it
-			continue
+		if gone == nil { // else another process has removed it
+			last[path] = info.ModTime()
 		}
-		used[path] = info.ModTime()
 	}
-	slices.SortFunc(paths, func(a, b string) int { return used[b].Compare(used[a]) })
+	slices.SortFunc(paths, func(a, b string) int { return last[b].Compare(last[a]) })
 	for _, path := range paths[min(keep, len(paths)):] {
-		if time.Since(used[path]) > unused {
+		if time.Since(last[path]) > unused {
 			err = errors.Join(err, os.RemoveAll(path))
 		}
 	}

@@ -3,6 +3,7 @@ package tool
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,30 +29,31 @@ func TestOnce(t *testing.T) {
 	assert.Same(t, []string{".lock-x", ".lock-y", "x"}, testfile.List(t, filepath.Dir(dir)))
 }
 
-func TestPruneKeepsNew(t *testing.T) {
+// TestCached: the entries of a prefix that were used last are kept, and those of the last hours; an entry of old
+// files is new.
+func TestCached(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	for name, hours := range map[string]time.Duration{"thing-a": 9, "thing-b": 8, "thing-c": 7, "thing-x": 9, "other": 99, ".partial-x": 99, ".partial-y": 1, ".lock-x": 99} {
+		at := time.Now().Add(-hours * time.Hour)
+		require.NoError(t, os.Chtimes(testfile.Write(t, dir+"/"+name+"/", ""), at, at))
+	}
 	unpack := func(partial string) error {
 		old := time.Now().Add(-1000 * time.Hour)
 		testfile.Write(t, partial+"/file", "text")
 		return os.Chtimes(partial, old, old)
 	}
-	require.NoError(t, Once(dir+"/thing-new", unpack))
-	require.NoError(t, Prune(dir+"/thing-*", 0, time.Hour))
-	assert.Same(t, []string{".lock-thing-new", "thing-new"}, testfile.List(t, dir))
-}
-
-func TestPrune(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for name, hours := range map[string]time.Duration{"thing-a": 9, "thing-b": 8, "thing-c": 7, "thing-d": 1, "thing-e": 6, "other": 99, ".partial-x": 99, ".partial-y": 1, ".lock-x": 99} {
-		at := time.Now().Add(-hours * time.Hour)
-		require.NoError(t, os.Chtimes(testfile.Write(t, dir+"/"+name+"/", ""), at, at))
+	var made []string
+	for _, text := range []string{"1", "2", "3"} {
+		name := filepath.Base(Cached(t, dir, "thing-", unpack, []string{text}))
+		made = append(made, ".lock-"+name, name)
+		if text == "1" {
+			assert.Equal(t, 2, len(require.Value(filepath.Glob(dir+"/thing-[0-9a-f]*"))(t)))
+		}
 	}
-	require.NoError(t, Prune(dir+"/thing-*", 3, 7*time.Hour+time.Minute))
-	assert.Same(t, []string{".lock-x", ".partial-y", "other", "thing-c", "thing-d", "thing-e"}, testfile.List(t, dir))
-	require.NoError(t, Prune(dir+"/thing-*", 0, 3*time.Hour))
-	assert.Same(t, []string{".lock-x", ".partial-y", "other", "thing-d"}, testfile.List(t, dir))
+	want := append(made, ".lock-x", ".partial-y", "other", "thing-x")
+	slices.Sort(want)
+	assert.Same(t, want, testfile.List(t, dir))
 }
 
 func TestKey(t *testing.T) {

@@ -26,8 +26,9 @@ var packages = []realrepo.Package{
 	{Name: "base", Version: "1-1", Arch: "noarch", Files: []realrepo.File{{Path: "/usr", Mode: fs.ModeDir}, {Path: "/usr/share", Mode: fs.ModeDir}}},
 	{Name: "lib", Version: "2:1.0-1.el9", Provides: []string{"libx.so.1()(64bit)"}, Files: []realrepo.File{{Path: "/usr/lib64/libx.so.1", Body: "old"}}},
 	{
-		Name: "tool", Version: "1.5-3", Requires: []string{"lib >= 1:1", "(base if lib else other)", "(base or (a with b))"}, Recommends: []string{"(x if y)"},
-		Conflicts: []string{"foe < 3"}, Obsoletes: []string{"gone"}, Suggests: []string{"s"}, Supplements: []string{"(u and v)"}, Enhances: []string{"w"},
+		Name: "tool", Version: "1.5-3", Requires: []string{"lib >= 1:1", "(base if lib else other)", "(base or (a with b))"},
+		Conflicts: []string{"foe < 3"}, Obsoletes: []string{"gone"},
+		Weak: []string{"Recommends: (x if y)", "Suggests: s", "Supplements: (u and v)", "Enhances: w"},
 		Files: []realrepo.File{
 			{Path: "/usr/bin/tool", Body: "#!/bin/sh\n", Mode: 0o755}, {Path: "/usr/bin/alias", Body: "tool", Mode: fs.ModeSymlink},
 			{Path: "/etc/tool.conf", Body: "x\n", Config: true}, {Path: "/var/log/tool", Ghost: true},
