@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -37,11 +38,47 @@ func redistOf(t *testing.T, files []repotest.File, change func(*makeself.Archive
 		if change != nil {
 			change(a)
 		}
-		var b bytes.Buffer
-		require.NoError(t, a.WriteRedist(t.Context(), &b))
-		redist = b.Bytes()
+		redist = redistArchive(t, a)
 	})
 	return run, redist
+}
+
+// redistArchive is an archive of NVIDIA's redist folder: xz, one top folder, libraries, programs and the rest in
+// folders of their own, and the links of libraries beside them.
+func redistArchive(t *testing.T, a *makeself.Archive) []byte {
+	t.Helper()
+	platform := map[string]string{"x86_64": "x86_64", "aarch64": "sbsa"}[a.Arch]
+	top := fmt.Sprintf("nvidia_driver-linux-%s-%s-archive/", platform, a.Version)
+	files := []repotest.File{{Name: top + "MANIFEST", Body: string(a.Render())}}
+	linked := map[string]bool{}
+	for _, m := range a.Members {
+		name := "share/" + m.Name
+		switch rest, is32 := strings.CutPrefix(m.Name, "32/"); {
+		case m.Line == "": // makeself's own
+			continue
+		case is32:
+			name = "lib32/" + rest
+		case m.Name == "LICENSE" || strings.Contains(m.Name, "/"):
+			name = m.Name
+		case strings.HasPrefix(m.Name, "lib"):
+			name = "lib/" + m.Name
+		case strings.Contains(m.Line, "BINARY"):
+			name = "bin/" + m.Name
+		}
+		file := repotest.File{Name: top + name, Mode: int64(m.Mode.Perm())}
+		if m.Open != nil {
+			file.Body = string(require.Value(io.ReadAll(require.Value(m.Open())(t)))(t))
+			files = append(files, file)
+			continue
+		}
+		words := strings.Fields(m.Line)
+		file.Link = words[len(words)-2] // the last word is MODULE:tag
+		if !linked[name] && !strings.Contains(m.Line, "COMPAT32") && !strings.Contains(file.Link, "/") {
+			files = append(files, file)
+		}
+		linked[name] = true
+	}
+	return repotest.Compress(t, ".xz", repotest.Tar(t, "", files))
 }
 
 // TestRedistSameLayers: a driver from an archive of the redist folder and one from the .run archive of the
@@ -86,9 +123,9 @@ func TestRedistRefused(t *testing.T) {
 	t.Parallel()
 	files := imagetest.DriverFiles(newDriver, "amd64")
 	other := func(version, arch string) []byte {
-		var b bytes.Buffer
-		imagetest.Run(t, version, arch, imagetest.DriverFiles(version, arch), func(a *makeself.Archive) { require.NoError(t, a.WriteRedist(t.Context(), &b)) })
-		return b.Bytes()
+		var made []byte
+		imagetest.Run(t, version, arch, imagetest.DriverFiles(version, arch), func(a *makeself.Archive) { made = redistArchive(t, a) })
+		return made
 	}
 	extra := func(names ...string) []byte {
 		_, archive := redistOf(t, files, func(a *makeself.Archive) {

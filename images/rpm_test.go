@@ -72,9 +72,15 @@ func changes(pkgs []distros.Package) (all []string) {
 	return all
 }
 
-func installedRPMs(t *testing.T, tree *rootfs.Tree) []string {
+// installedRPMs returns "name epoch:version-release.arch" of each package in a database, sorted.
+func installedRPMs(t *testing.T, tree *rootfs.Tree) (all []string) {
 	t.Helper()
-	return require.Value(imagetest.ReadRPMs(tree.OpenFS()))(t)
+	for _, h := range require.Value(rpmdb.Read(tree.OpenFS()))(t).Packages() {
+		m := require.Value(h.Metadata())(t)
+		all = append(all, m.Name+" "+m.EVR.String()+"."+m.Arch)
+	}
+	slices.Sort(all)
+	return all
 }
 
 // TestRPMImage: what is in the image is what rpm would have installed.

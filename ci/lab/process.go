@@ -55,13 +55,6 @@ func (p *Process) Kill() {
 	p.must(p.Process.Kill(p.g.within(startLimit)))
 }
 
-// Stop sends SIGTERM and waits for the end.
-func (p *Process) Stop(limit time.Duration) (code int, output string) {
-	p.g.t.Helper()
-	p.Signal(syscall.SIGTERM)
-	return p.Wait(limit)
-}
-
 // Exec runs a command in the container with the container's environment, as `kubectl exec` and
 // kubelet's probes do.
 func (p *Process) Exec(args ...string) guest.Result {

@@ -45,10 +45,10 @@ func TestCreaterepo(t *testing.T) {
 	key.SignPackages(t, packages)
 	for _, s := range []style{
 		{name: "el7", repository: realrepo.Repository{Flags: []string{"--database", "--simple-md-filenames"}}},
-		{name: "el8", repository: realrepo.Repository{Flags: []string{"--general-compress-type=xz"}}},
+		{name: "el8", repository: realrepo.Repository{Flags: []string{"--no-database", "--general-compress-type=xz"}}},
 		{name: "fedora", repository: realrepo.Repository{}},
-		{name: "amzn2", repository: realrepo.Repository{Flags: []string{"--general-compress-type=bz2"}}},
-		{name: "leap15", repository: realrepo.Repository{Flags: []string{"--checksum=sha512"}, Key: key, PublishKey: true}, zypp: true},
+		{name: "amzn2", repository: realrepo.Repository{Flags: []string{"--no-database", "--general-compress-type=bz2"}}},
+		{name: "leap15", repository: realrepo.Repository{Flags: []string{"--no-database", "--checksum=sha512"}, Key: key, PublishKey: true}, zypp: true},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

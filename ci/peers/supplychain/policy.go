@@ -21,8 +21,7 @@ type Policy struct {
 
 // Identity is signedIdentity of containers-policy.json(5).
 type Identity struct {
-	Type       string `json:"type"` // matchRepository, exactRepository, remapIdentity ...
-	Repository string `json:"dockerRepository,omitempty"`
+	Type string `json:"type"` // matchRepository, remapIdentity ...
 	// remapIdentity: what the site calls the images
 	Prefix string `json:"prefix,omitempty"`
 	// remapIdentity: what their signatures call them

@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -120,22 +119,3 @@ var emptySQLite = sync.OnceValues(func() ([]byte, error) {
 	}
 	return os.ReadFile(file)
 })
-
-// ReadRPMs reads the database of a root and returns "name epoch:version-release.arch" of each
-// package, sorted.
-func ReadRPMs(root fs.FS) ([]string, error) {
-	db, err := rpmdb.Read(root)
-	if err != nil {
-		return nil, err
-	}
-	var all []string
-	for _, h := range db.Packages() {
-		m, err := h.Metadata()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, m.Name+" "+m.EVR.String()+"."+m.Arch)
-	}
-	slices.Sort(all)
-	return all, nil
-}

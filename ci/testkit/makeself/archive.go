@@ -87,24 +87,14 @@ func (a *Archive) write(ctx context.Context, w io.Writer) error {
 	if _, err := w.Write(head); err != nil {
 		return err
 	}
-	return a.payload(ctx, w, a.Compression, a.runEntries)
-}
-
-// payload writes a compressed tar.
-func (a *Archive) payload(
-	ctx context.Context,
-	w io.Writer,
-	compression string,
-	entries func() []entry,
-) error {
-	c, err := compress(ctx, w, compression)
+	c, err := compress(ctx, w, a.Compression)
 	if err != nil {
 		return err
 	}
 	if a.RawTar != nil {
 		_, err = c.Write(a.RawTar)
 	} else {
-		err = writeTar(ctx, c, entries())
+		err = writeTar(ctx, c, a.entries())
 	}
 	_, trailed := c.Write(a.Trailer)
 	return errors.Join(err, trailed, c.Close())

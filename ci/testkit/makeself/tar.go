@@ -46,78 +46,26 @@ func (a *Archive) Render() []byte {
 	return b.Bytes()
 }
 
-// entry is a member at its place in a tar; with a target it is a link.
-type entry struct {
-	Member
-	target string
-}
-
-func (a *Archive) manifest(name string) entry {
+// entries are the members of the tar, whose names begin with ./, as NVIDIA's.
+func (a *Archive) entries() []Member {
 	text := a.Render()
-	return entry{Member: Member{Name: name, Mode: 0o644, Size: int64(len(text)), Open: Bytes(text)}}
-}
-
-// runEntries has names that begin with ./, as NVIDIA's.
-func (a *Archive) runEntries() []entry {
-	all := []entry{a.manifest("./.manifest")}
+	all := []Member{
+		{Name: "./.manifest", Mode: 0o644, Size: int64(len(text)), Open: Bytes(text)},
+	}
 	for _, m := range a.Members {
 		if m.Open != nil {
 			m.Name = "./" + m.Name
-			all = append(all, entry{Member: m})
+			all = append(all, m)
 		}
-	}
-	return all
-}
-
-// WriteRedist writes the driver as an archive of NVIDIA's redist folder: xz, one top folder,
-// libraries, programs and the rest in folders of their own, and the links of libraries beside them.
-func (a *Archive) WriteRedist(ctx context.Context, w io.Writer) error {
-	return a.payload(ctx, w, "xz", a.redistEntries)
-}
-
-func (a *Archive) redistEntries() []entry {
-	platform := "x86_64"
-	if a.Arch == "aarch64" {
-		platform = "sbsa"
-	}
-	top := fmt.Sprintf("nvidia_driver-linux-%s-%s-archive/", platform, a.Version)
-	linked := map[string]bool{}
-	all := []entry{a.manifest(top + "MANIFEST")}
-	for _, m := range a.Members {
-		e := entry{Member: m}
-		switch rest, is32 := strings.CutPrefix(m.Name, "32/"); {
-		case m.Line == "": // makeself's own
-			continue
-		case is32:
-			e.Name = "lib32/" + rest
-		case m.Name == "LICENSE" || strings.Contains(m.Name, "/"):
-		case strings.HasPrefix(m.Name, "lib"):
-			e.Name = "lib/" + m.Name
-		case strings.Contains(m.Line, "BINARY"):
-			e.Name = "bin/" + m.Name
-		default:
-			e.Name = "share/" + m.Name
-		}
-		e.Name = top + e.Name
-		if m.Open == nil {
-			words := strings.Fields(m.Line)
-			e.target = words[len(words)-2] // the last word is MODULE:tag
-			if linked[e.Name] || strings.Contains(m.Line, "COMPAT32") ||
-				strings.Contains(e.target, "/") {
-				continue
-			}
-			linked[e.Name] = true
-		}
-		all = append(all, e)
 	}
 	return all
 }
 
 // writeTar writes GNU tar: no member for the top directory, every directory before its content, no
 // other order.
-func writeTar(ctx context.Context, w io.Writer, entries []entry) error {
-	order := func(e entry) uint32 { return crc32.ChecksumIEEE([]byte(e.Name)) }
-	slices.SortStableFunc(entries, func(x, y entry) int { return cmp.Compare(order(x), order(y)) })
+func writeTar(ctx context.Context, w io.Writer, entries []Member) error {
+	order := func(m Member) uint32 { return crc32.ChecksumIEEE([]byte(m.Name)) }
+	slices.SortStableFunc(entries, func(x, y Member) int { return cmp.Compare(order(x), order(y)) })
 	t := tar.NewWriter(w)
 	dirs := map[string]bool{"": true, "./": true}
 	var mkdir func(dir string) error
@@ -134,42 +82,36 @@ func writeTar(ctx context.Context, w io.Writer, entries []entry) error {
 			&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755, Format: tar.FormatGNU},
 		)
 	}
-	for _, e := range entries {
-		dir, _ := path.Split(e.Name)
+	for _, m := range entries {
+		dir, _ := path.Split(m.Name)
 		if err := errors.Join(ctx.Err(), mkdir(dir)); err != nil {
 			return err
 		}
-		if err := e.write(t); err != nil {
-			return fmt.Errorf("member %s: %w", e.Name, err)
+		if err := m.write(t); err != nil {
+			return fmt.Errorf("member %s: %w", m.Name, err)
 		}
 	}
 	return t.Close()
 }
 
-func (e entry) write(t *tar.Writer) error {
+func (m Member) write(t *tar.Writer) error {
+	content, err := m.Open()
+	if err != nil {
+		return err
+	}
+	defer content.Close()
 	// The owner is a user of some build machine; readers must ignore it.
-	hdr := &tar.Header{
+	err = t.WriteHeader(&tar.Header{
 		Typeflag: tar.TypeReg,
-		Name:     e.Name,
-		Mode:     int64(e.Mode.Perm()),
-		Size:     e.Size,
+		Name:     m.Name,
+		Mode:     int64(m.Mode.Perm()),
+		Size:     m.Size,
 		Uid:      1000,
 		Gid:      1000,
 		Uname:    "builder",
 		Gname:    "builder",
 		Format:   tar.FormatGNU,
-	}
-	if e.target != "" {
-		hdr.Typeflag = tar.TypeSymlink
-		hdr.Linkname = e.target
-		return t.WriteHeader(hdr)
-	}
-	content, err := e.Open()
-	if err != nil {
-		return err
-	}
-	defer content.Close()
-	err = t.WriteHeader(hdr)
+	})
 	if err != nil {
 		return err
 	}

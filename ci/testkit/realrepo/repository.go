@@ -13,7 +13,7 @@ import (
 // Repository describes a repository that createrepo_c makes.
 type Repository struct {
 	Packages   []string // paths of .rpm files
-	Flags      []string // of createrepo_c, beside those for lists of gzip without a database
+	Flags      []string // of createrepo_c; nil: no database
 	Key        *Key     // signs repomd.xml; nil: it is not signed
 	PublishKey bool     // write repodata/repomd.xml.key, as SUSE's repositories have it
 }
@@ -40,8 +40,11 @@ func (r Repository) Publish(t testing.TB, dir string) {
 		_ = os.Remove(to) // a package of the same name
 		require.NoError(t, os.Link(p, to))
 	}
-	command := []string{"createrepo_c", "--quiet", "--general-compress-type=gz", "--no-database"}
-	tool.Must(t, append(append(command, r.Flags...), dir)...)
+	flags := r.Flags
+	if flags == nil {
+		flags = []string{"--no-database"}
+	}
+	tool.Must(t, append([]string{"createrepo_c", "--quiet", dir}, flags...)...)
 	if r.Key == nil {
 		return
 	}

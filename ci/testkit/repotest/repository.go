@@ -1,15 +1,14 @@
 package repotest
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"crypto/sha512"
-	"encoding/xml"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"text/template"
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
@@ -30,7 +29,6 @@ type Repository struct {
 	Ending    string // of the lists' names, which tells their compression: ".gz"
 	Modules   string // modules.yaml; "": no such list
 
-	Lie    bool     // repomd.xml describes other lists than those that are served
 	Plus   int      // added to the unpacked sizes in repomd.xml
 	Omit   []string // lists that there are not
 	Mangle func(repomd string) string
@@ -57,9 +55,6 @@ func NewRepository(t testing.TB, url, dir string, put func(path string, data []b
 // BaseURL returns the repository's URL.
 func (r *Repository) BaseURL() string { return r.url + r.dir }
 
-// Path returns the path under which a package is served.
-func (r *Repository) Path(p RPM) string { return r.dir + "/" + p.listing().Href }
-
 // Find returns the first package of a name.
 func (r *Repository) Find(name string) *RPM {
 	i := slices.IndexFunc(r.Packages, func(p RPM) bool { return p.Name == name })
@@ -71,6 +66,12 @@ func (r *Repository) Find(name string) *RPM {
 
 // Publish writes packages, lists and repomd.xml.
 func (r *Repository) Publish() { r.PublishIn(r.dir) }
+
+// list is a list of a repository, and what repomd.xml says of it.
+type list struct {
+	Kind, Digest, Open, Name string
+	Size, Unpacked           int
+}
 
 // PublishIn writes them to another folder of the server.
 func (r *Repository) PublishIn(dir string) {
@@ -86,31 +87,31 @@ func (r *Repository) PublishIn(dir string) {
 		l.DigestType, l.Digest = r.digest(data)
 		l.Size = len(data)
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `<?xml version="1.0" encoding="UTF-8"?><repomd xmlns="http://linux.duke.edu/metadata/repo"><revision>%d</revision>`, r.Revision)
+	primary := Primary(packages)
+	if r.Edit != nil {
+		primary = r.Edit(primary)
+	}
+	var lists []list
 	for _, l := range []struct{ kind, name, text string }{
-		{"primary", "primary.xml", Primary(packages)},
+		{"primary", "primary.xml", primary},
 		{"filelists", "filelists.xml", Filelists(packages)},
 		{"other", "other.xml", "<otherdata/>"}, {"modules", "modules.yaml", r.Modules},
 	} {
 		if l.text == "" || slices.Contains(r.Omit, l.kind) {
 			continue
 		}
-		if l.kind == "primary" && r.Edit != nil {
-			l.text = r.Edit(l.text)
-		}
 		data := Compress(r.t, r.Ending, []byte(l.text))
 		name := "repodata/" + l.name + r.Ending
 		r.put(dir+"/"+name, data)
-		kind, sum := r.digest(data)
+		_, sum := r.digest(data)
 		_, open := r.digest([]byte(l.text))
-		if r.Lie {
-			_, sum = r.digest([]byte("something else"))
-		}
-		fmt.Fprintf(&b, `<data type="%s"><checksum type="%s">%s</checksum><open-checksum type="%[2]s">%[4]s</open-checksum><location href="%s"/>`+
-			`<timestamp>%d</timestamp><size>%d</size><open-size>%d</open-size></data>`, l.kind, kind, sum, open, name, cmp.Or(r.Timestamp, r.Revision), len(data), len(l.text)+r.Plus)
+		lists = append(lists, list{l.kind, sum, open, name, len(data), len(l.text) + r.Plus})
 	}
-	text := b.String() + "</repomd>\n"
+	algorithm, _ := r.digest(nil)
+	text := document("repomd", map[string]any{
+		"Revision": r.Revision, "Timestamp": cmp.Or(r.Timestamp, r.Revision),
+		"Algorithm": algorithm, "Lists": lists,
+	})
 	if r.Mangle != nil {
 		text = r.Mangle(text)
 	}
@@ -137,119 +138,102 @@ func (r *Repository) digest(data []byte) (kind, sum string) {
 func (p RPM) listing() Listing {
 	l := p.Listing
 	v := p.evr()
+	name := fmt.Sprintf("Packages/%s-%s-%s.%s.rpm", p.Name, v.Version, v.Release, p.arch())
 	l.DigestType = cmp.Or(l.DigestType, "sha256")
 	l.Size = cmp.Or(l.Size, 1234)
 	l.Digest = cmp.Or(l.Digest, fmt.Sprintf("%x", sha256.Sum256([]byte(p.Name+p.EVR+p.Arch))))
-	l.Href = cmp.Or(
-		l.Href,
-		fmt.Sprintf("Packages/%s-%s-%s.%s.rpm", p.Name, v.version, v.release, p.arch()),
-	)
+	l.Href = cmp.Or(l.Href, name)
 	return l
 }
 
-// Primary returns the list of packages. Digests and sizes are invented unless a Listing has them.
-func Primary(packages []RPM) string {
-	var b strings.Builder
-	b.WriteString(
-		`<?xml version="1.0" encoding="UTF-8"?><metadata xmlns="http://linux.duke.edu/metadata/common" xmlns:rpm="http://linux.duke.edu/metadata/rpm">` + "\n",
-	)
+// listed is a package as the lists have it.
+type listed struct {
+	Listing
+	Name, Arch string
+	EVR        evr
+	Relations  map[string][]relation
+	Files      []string
+	Primary    []string // those that the list of packages has
+}
+
+func listedOf(packages []RPM) (all []listed) {
 	for _, p := range packages {
-		l := p.listing()
-		fmt.Fprintf(
-			&b,
-			`<package type="rpm"><name>%s</name><arch>%s</arch>%s<checksum type="%s" pkgid="YES">%s</checksum>`+
-				`<summary>x</summary><description/><time file="1" build="%d"/><size package="%d" installed="5678" archive="1"/><location `,
-			p.Name,
-			p.arch(),
-			p.evr().xml(),
-			l.DigestType,
-			l.Digest,
-			FileTime,
-			l.Size,
-		)
-		if l.Base != "" {
-			fmt.Fprintf(&b, `xml:base="%s" `, l.Base)
+		l := listed{Listing: p.listing(), Name: p.Name, Arch: p.arch(), EVR: p.evr(), Files: p.AllFiles}
+		l.Relations = map[string][]relation{
+			"provides": relationsOf(p.provided()), "requires": relationsOf(p.Requires),
+			"conflicts": relationsOf(p.Conflicts), "obsoletes": relationsOf(p.Obsoletes),
 		}
-		fmt.Fprintf(&b, `href="%s"/><format><rpm:license>x</rpm:license>`, l.Href)
-		for _, list := range []struct {
-			name string
-			all  []string
-		}{{"provides", p.provided()}, {"requires", p.Requires}, {"conflicts", p.Conflicts}, {"obsoletes", p.Obsoletes}} {
-			if len(list.all) > 0 {
-				fmt.Fprintf(&b, "<rpm:%s>%s</rpm:%[1]s>", list.name, relationsXML(list.all))
+		for _, f := range p.Files {
+			name := pathOf(f)
+			l.Files = append(l.Files, name)
+			if strings.HasPrefix(name, "/etc/") || strings.Contains(name, "bin/") {
+				l.Primary = append(l.Primary, name)
 			}
 		}
-		for _, f := range p.Files { // files of other folders are in the lists of files
-			if name := pathOf(f); strings.HasPrefix(name, "/etc/") ||
-				strings.Contains(name, "bin/") {
-				fmt.Fprintf(&b, "<file>%s</file>", escaped(name))
-			}
-		}
-		b.WriteString("</format></package>\n")
+		all = append(all, l)
 	}
-	return b.String() + "</metadata>\n"
+	return all
 }
 
-func (v evr) xml() string {
-	return fmt.Sprintf(
-		`<version epoch="%s" ver="%s" rel="%s"/>`,
-		cmp.Or(v.epoch, "0"),
-		v.version,
-		v.release,
-	)
-}
-
-func relationsXML(list []string) string {
-	var b strings.Builder
-	for _, r := range relationsOf(list) {
-		fmt.Fprintf(&b, `<rpm:entry name="%s"`, escaped(r.name))
-		if v := parseEVR(r.version); r.op != "" {
-			flags := map[string]string{"<": "LT", "<=": "LE", "=": "EQ", ">=": "GE", ">": "GT"}[r.op]
-			fmt.Fprintf(
-				&b,
-				` flags="%s" epoch="%s" ver="%s"`,
-				flags,
-				cmp.Or(v.epoch, "0"),
-				v.version,
-			)
-			if v.release != "" {
-				fmt.Fprintf(&b, ` rel="%s"`, v.release)
-			}
-		}
-		b.WriteString("/>")
-	}
-	return b.String()
-}
+// Primary returns the list of packages. Digests and sizes are invented unless a Listing has them.
+func Primary(packages []RPM) string { return document("primary", listedOf(packages)) }
 
 // Filelists returns the list of all files.
-func Filelists(packages []RPM) string {
+func Filelists(packages []RPM) string { return document("filelists", listedOf(packages)) }
+
+// document writes one of the documents, on one line.
+func document(name string, content any) string {
 	var b strings.Builder
-	b.WriteString(
-		`<?xml version="1.0"?><filelists xmlns="http://linux.duke.edu/metadata/filelists">`,
-	)
-	for _, p := range packages {
-		l := p.listing()
-		fmt.Fprintf(
-			&b,
-			`<package pkgid="%s" name="%s" arch="%s">%s`,
-			l.Digest,
-			p.Name,
-			p.arch(),
-			p.evr().xml(),
-		)
-		for _, f := range p.Files {
-			fmt.Fprintf(&b, "<file>%s</file>", escaped(pathOf(f)))
-		}
-		for _, f := range p.AllFiles {
-			fmt.Fprintf(&b, "<file>%s</file>", escaped(f))
-		}
-		b.WriteString("</package>")
+	err := documents.ExecuteTemplate(&b, name, content)
+	if err != nil {
+		panic(err) //nolint:forbidigo // the templates are constants
 	}
-	return b.String() + "</filelists>"
+	return strings.ReplaceAll(b.String(), "\n", "")
 }
 
-func escaped(s string) string {
-	var b bytes.Buffer
-	_ = xml.EscapeText(&b, []byte(s)) // to memory
-	return b.String()
-}
+// documents are those of a repository; html escapes for XML, too.
+var documents = template.Must(template.New("").Parse(`
+{{define "version"}}epoch="{{or .Epoch "0"}}" ver="{{.Version}}"{{with .Release}} rel="{{.}}"{{end}}{{end}}
+
+{{define "repomd"}}<?xml version="1.0" encoding="UTF-8"?>
+<repomd xmlns="http://linux.duke.edu/metadata/repo"><revision>{{.Revision}}</revision>
+{{range .Lists}}
+<data type="{{.Kind}}">
+<checksum type="{{$.Algorithm}}">{{.Digest}}</checksum>
+<open-checksum type="{{$.Algorithm}}">{{.Open}}</open-checksum>
+<location href="{{.Name}}"/><timestamp>{{$.Timestamp}}</timestamp>
+<size>{{.Size}}</size><open-size>{{.Unpacked}}</open-size>
+</data>
+{{end}}
+</repomd>{{end}}
+
+{{define "primary"}}<?xml version="1.0" encoding="UTF-8"?>
+<metadata xmlns="http://linux.duke.edu/metadata/common" xmlns:rpm="http://linux.duke.edu/metadata/rpm">
+{{range .}}
+<package type="rpm">
+<name>{{.Name}}</name><arch>{{.Arch}}</arch><version {{template "version" .EVR}}/>
+<checksum type="{{.DigestType}}" pkgid="YES">{{.Digest}}</checksum>
+<summary>x</summary><description/><time file="1" build="1700000000"/>
+<size package="{{.Size}}" installed="5678" archive="1"/>
+<location {{with .Base}}xml:base="{{.}}" {{end}}href="{{.Href}}"/>
+<format><rpm:license>x</rpm:license>
+{{range $kind, $list := .Relations}}{{if $list}}
+<rpm:{{$kind}}>
+{{range $list}}
+<rpm:entry name="{{html .Name}}"{{if .Op}} flags="{{.Flags}}" {{template "version" .EVR}}{{end}}/>
+{{end}}
+</rpm:{{$kind}}>
+{{end}}{{end}}
+{{range .Primary}}<file>{{html .}}</file>{{end}}
+</format></package>
+{{end}}
+</metadata>{{end}}
+
+{{define "filelists"}}<?xml version="1.0"?>
+<filelists xmlns="http://linux.duke.edu/metadata/filelists">
+{{range .}}
+<package pkgid="{{.Digest}}" name="{{.Name}}" arch="{{.Arch}}"><version {{template "version" .EVR}}/>
+{{range .Files}}<file>{{html .}}</file>{{end}}
+</package>
+{{end}}
+</filelists>{{end}}`))

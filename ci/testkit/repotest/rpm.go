@@ -38,7 +38,6 @@ type RPM struct {
 
 	Unsigned bool
 	Signer   *openpgp.Entity // nil: the repository's key
-	Signed   time.Time       // zero: a day ago
 	// Sign replaces the signature with entries of the signature header.
 	Sign func(header, payload []byte) []Entry
 
@@ -57,21 +56,30 @@ type RPM struct {
 func (p RPM) arch() string { return cmp.Or(p.Arch, "x86_64") }
 
 // evr is a version; the epoch is "" if there is none.
-type evr struct{ epoch, version, release string }
+type evr struct{ Epoch, Version, Release string }
 
 func parseEVR(text string) (v evr) {
-	if before, after, found := strings.Cut(text, ":"); found {
-		v.epoch = before
+	before, after, found := strings.Cut(text, ":")
+	if found {
+		v.Epoch = before
 		text = after
 	}
-	v.version, v.release, _ = strings.Cut(text, "-")
+	v.Version, v.Release, _ = strings.Cut(text, "-")
 	return v
 }
 
 func (p RPM) evr() evr { return parseEVR(cmp.Or(p.EVR, "1-1")) }
 
 // relation is "name op version"; a rich relation is its whole text as a name.
-type relation struct{ name, op, version string }
+type relation struct{ Name, Op, Version string }
+
+// Flags is the operator as lists of packages have it.
+func (r relation) Flags() string {
+	return map[string]string{"<": "LT", "<=": "LE", "=": "EQ", ">=": "GE", ">": "GT"}[r.Op]
+}
+
+// EVR is the version.
+func (r relation) EVR() evr { return parseEVR(r.Version) }
 
 func relationsOf(list []string) (all []relation) {
 	for _, text := range list {
@@ -109,11 +117,9 @@ func (p RPM) Bytes(t testing.TB) []byte {
 	case p.Sign != nil:
 		entries = append(entries, p.Sign(header, payload)...)
 	case !p.Unsigned:
-		when := p.Signed
-		if when.IsZero() {
-			when = time.Now().AddDate(0, 0, -1)
-		}
-		entries = append(entries, Entry{Tag: 268, Value: SignAt(t, p.Signer, header, when)})
+		yesterday := time.Now().AddDate(0, 0, -1)
+		signature := SignAt(t, p.Signer, header, yesterday)
+		entries = append(entries, Entry{Tag: 268, Value: signature})
 	}
 	out := make([]byte, 96)
 	copy(out, "\xed\xab\xee\xdb\x03\x00\x00\x00\x00\x01"+p.Name)
@@ -200,13 +206,14 @@ var sense = map[string]uint32{"<": 2, "<=": 10, "=": 8, ">=": 12, ">": 4}
 func (p RPM) entries(payload []byte) (all []Entry) {
 	v := p.evr()
 	values := map[uint32]any{
-		1000: p.Name, 1001: v.version, 1002: v.release, 1022: p.arch(), 1021: "linux", 1014: "MIT", 1044: p.Name + "-" + v.version + "-" + v.release + ".src.rpm",
-		1006: []uint32{
-			FileTime,
-		}, 1124: "cpio", 1125: cmp.Or(p.Compressor, "gzip"), 5092: []string{fmt.Sprintf("%x", sha256.Sum256(payload))}, 5093: []uint32{8}, 5011: []uint32{8},
+		1000: p.Name, 1001: v.Version, 1002: v.Release, 1022: p.arch(),
+		1006: []uint32{FileTime}, 1014: "MIT", 1021: "linux",
+		1044: p.Name + "-" + v.Version + "-" + v.Release + ".src.rpm",
+		1124: "cpio", 1125: cmp.Or(p.Compressor, "gzip"),
+		5092: []string{fmt.Sprintf("%x", sha256.Sum256(payload))}, 5093: []uint32{8}, 5011: []uint32{8},
 	}
-	if v.epoch != "" {
-		values[1003] = []uint32{uint32(v.epoch[0] - '0')}
+	if v.Epoch != "" {
+		values[1003] = []uint32{uint32(v.Epoch[0] - '0')}
 	}
 	if p.Compressor == "none" {
 		delete(values, 1125)
@@ -215,9 +222,9 @@ func (p RPM) entries(payload []byte) (all []Entry) {
 		var names, versions []string
 		var flags []uint32
 		for _, r := range relationsOf(list) {
-			names = append(names, r.name)
-			flags = append(flags, sense[r.op])
-			versions = append(versions, r.version)
+			names = append(names, r.Name)
+			flags = append(flags, sense[r.Op])
+			versions = append(versions, r.Version)
 		}
 		if len(names) > 0 {
 			values[tags[0]] = names
