@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -10,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
@@ -120,27 +116,21 @@ func (c *Cluster) ModulesRef() string {
 	return guestRegistry + "/" + driverName + ":" + modulesTag(c.base)
 }
 
-// ready returns nil when the node is Ready and there are the objects that the cluster needs before
-// a pod can be made. QEMU accepts connections before a program listens in the guest, so each
-// attempt has a limit.
+// ready returns nil when the node is Ready, without taints, and there are the objects that the
+// cluster needs before a pod can be made. QEMU accepts connections before a program listens in the
+// guest, so each attempt has a limit.
 func (c *Cluster) ready() error {
-	ctx, cancel := context.WithTimeout(c.T.Context(), requestLimit)
-	defer cancel()
-	n, err := c.core.Nodes().Get(ctx, NodeName, metav1.GetOptions{})
+	limit := fmt.Sprint("--request-timeout=", requestLimit)
+	const status = `jsonpath={.status.conditions[?(@.type=="Ready")].status}{.spec.taints}`
+	said, err := c.TryKubectl("get", "node", NodeName, "-o", status, limit)
 	if err != nil {
 		return err
 	}
-	ready := false
-	for _, condition := range n.Status.Conditions {
-		ready = ready ||
-			condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+	if said != "True" {
+		return fmt.Errorf("the node's condition Ready and its taints: %s", said)
 	}
-	if !ready || len(n.Spec.Taints) > 0 {
-		return fmt.Errorf("conditions %v, taints %v", n.Status.Conditions, n.Spec.Taints)
-	}
-	_, err = c.core.ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
-	_, err2 := c.core.ConfigMaps("default").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
-	return errors.Join(err, err2)
+	_, err = c.TryKubectl("get", "-n", "default", "serviceaccount/default", "configmap/kube-root-ca.crt", limit)
+	return err
 }
 
 // Apply applies manifests, YAML or JSON.

@@ -26,6 +26,13 @@ var words = map[reflect.Type][]status.State{
 	},
 }
 
+// simple are the types of values that are neither lists nor objects.
+var simple = map[reflect.Kind]string{
+	reflect.String: "string", reflect.Bool: "boolean", reflect.Float64: "number",
+	reflect.Int: "integer", reflect.Int32: "integer", reflect.Int64: "integer",
+	reflect.Uint: "integer", reflect.Uint32: "integer", reflect.Uint64: "integer",
+}
+
 // maker makes schemas of the JSON that encoding/json writes of types.
 type maker struct {
 	root        string                       // the project's folder
@@ -45,15 +52,10 @@ func (m maker) of(t reflect.Type) (object, error) {
 	case t.Implements(reflect.TypeFor[json.Marshaler]()):
 		return nil, fmt.Errorf("%s writes its JSON itself: say here what it looks like", t)
 	}
+	if name := simple[t.Kind()]; name != "" {
+		return object{"type": name}, nil
+	}
 	switch t.Kind() {
-	case reflect.String:
-		return object{"type": "string"}, nil
-	case reflect.Bool:
-		return object{"type": "boolean"}, nil
-	case reflect.Int, reflect.Int64, reflect.Int32, reflect.Uint, reflect.Uint32, reflect.Uint64:
-		return object{"type": "integer"}, nil
-	case reflect.Float64:
-		return object{"type": "number"}, nil
 	case reflect.Pointer:
 		return m.of(t.Elem())
 	case reflect.Slice, reflect.Map:

@@ -68,36 +68,23 @@ func (m *maker) imageFor(ctx context.Context, arch string) (v1.Image, error) {
 		return nil, err
 	}
 	at := v1.Time{Time: m.source.time}
-	img := mutate.ConfigMediaType(
-		mutate.MediaType(empty.Image, types.OCIManifestSchema1),
-		types.OCIConfigJSON,
-	)
-	img, err = mutate.Append(
-		img,
-		mutate.Addendum{
-			Layer:     layer,
-			MediaType: types.OCILayer,
-			History:   v1.History{Created: at, CreatedBy: "driver-container release"},
+	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)
+	img, err = mutate.ConfigFile(img, &v1.ConfigFile{
+		Architecture: arch, OS: "linux", Created: at, RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{
+			Entrypoint: []string{"/usr/bin/driver-build"}, WorkingDir: "/work",
+			Env: []string{"PATH=/usr/bin", "DRIVER_BUILD_CACHE=/cache"},
+			Labels: map[string]string{
+				recipe.OCIPrefix + "title": "driver-build", recipe.OCIPrefix + "version": m.source.bare(),
+				recipe.OCIPrefix + "source":   recipe.ProjectURL,
+				recipe.OCIPrefix + "revision": m.source.commit,
+			},
 		},
-	)
+	})
 	if err != nil {
 		return nil, err
 	}
-	config, err := img.ConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	config = config.DeepCopy()
-	config.Architecture = arch
-	config.OS = "linux"
-	config.Created = at
-	config.Config = v1.Config{
-		Entrypoint: []string{"/usr/bin/driver-build"}, WorkingDir: "/work",
-		Env: []string{"PATH=/usr/bin", "DRIVER_BUILD_CACHE=/cache"},
-		Labels: map[string]string{
-			recipe.OCIPrefix + "title": "driver-build", recipe.OCIPrefix + "version": m.source.bare(), recipe.OCIPrefix + "source": recipe.ProjectURL,
-			recipe.OCIPrefix + "revision": m.source.commit,
-		},
-	}
-	return mutate.ConfigFile(img, config)
+	made := v1.History{Created: at, CreatedBy: "driver-container release"}
+	return mutate.Append(img, mutate.Addendum{Layer: layer, History: made})
 }

@@ -17,6 +17,8 @@ import (
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
+const unknown = "NOASSERTION"
+
 // sbom writes what the programs were made of, as Go wrote it into them: one package for each
 // program, and one for each Go module.
 func (m *maker) sbom(context.Context) error {
@@ -24,16 +26,21 @@ func (m *maker) sbom(context.Context) error {
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: "driver-build-" + m.source.bare(),
 		DocumentNamespace: "https://" + modulePath + "/releases/" + m.source.module.Version + "/" + m.source.commit,
 		CreationInfo: &spdx.CreationInfo{
-			Created: m.source.time.Format(
-				time.RFC3339,
-			), Creators: []common.Creator{{CreatorType: "Tool", Creator: "driver-container-release"}},
+			Created:  m.source.time.Format(time.RFC3339),
+			Creators: []common.Creator{{CreatorType: "Tool", Creator: "driver-container-release"}},
 		},
 	}
-	seen := map[string]bool{}
+	seen := map[common.ElementID]bool{}
 	for _, f := range m.files {
-		if err := addProgram(d, seen, f, m.source); err != nil {
+		err := addProgram(d, seen, f, m.source)
+		if err != nil {
 			return fmt.Errorf("%s for %s: %w", f.name, f.platform, err)
 		}
+	}
+	for _, p := range d.Packages {
+		p.PackageDownloadLocation = unknown
+		p.PackageLicenseConcluded = unknown
+		p.PackageLicenseDeclared = unknown
 	}
 	out, err := os.Create(filepath.Join(m.out, "driver-build-"+m.source.bare()+".spdx.json"))
 	if err != nil {
@@ -44,18 +51,14 @@ func (m *maker) sbom(context.Context) error {
 	return errors.Join(e.Encode(d), out.Close())
 }
 
-func addProgram(d *spdx.Document, seen map[string]bool, f program, s source) error {
+func addProgram(d *spdx.Document, seen map[common.ElementID]bool, f program, s source) error {
 	info, err := buildinfo.ReadFile(f.path)
 	if err != nil {
 		return err
 	}
 	if info.Main.Sum != s.module.Sum {
-		return fmt.Errorf(
-			"it was made of other content of %s: %s, not %s; Go's module cache has a version of that name",
-			s.module.Version,
-			info.Main.Sum,
-			s.module.Sum,
-		)
+		const other = "it was made of other content of %s: %s, not %s; Go's module cache has a version of that name"
+		return fmt.Errorf(other, s.module.Version, info.Main.Sum, s.module.Sum)
 	}
 	sum, err := digest(f.path)
 	if err != nil {
@@ -63,37 +66,36 @@ func addProgram(d *spdx.Document, seen map[string]bool, f program, s source) err
 	}
 	id := identifier("Program-" + f.name + "-" + f.platform.String())
 	d.Packages = append(d.Packages, &spdx.Package{
-		PackageName: f.name, PackageVersion: s.bare(), PackageSPDXIdentifier: id, PackageDownloadLocation: "NOASSERTION",
-		PackageComment: "for " + f.platform.String() + ", compiled with " + info.GoVersion,
-		PackageChecksums: []common.Checksum{
-			{Algorithm: common.SHA256, Value: sum},
-		}, PackageLicenseConcluded: "NOASSERTION", PackageLicenseDeclared: "NOASSERTION",
+		PackageName: f.name, PackageVersion: s.bare(), PackageSPDXIdentifier: id,
+		PackageComment:   "for " + f.platform.String() + ", compiled with " + info.GoVersion,
+		PackageChecksums: []common.Checksum{{Algorithm: common.SHA256, Value: sum}},
 	})
-	relate := func(from common.ElementID, kind string, to common.ElementID) {
-		d.Relationships = append(d.Relationships, &spdx.Relationship{
-			RefA: common.MakeDocElementID(
-				"",
-				string(from),
-			), RefB: common.MakeDocElementID("", string(to)), Relationship: kind,
-		})
-	}
-	relate("DOCUMENT", common.TypeRelationshipDescribe, id)
+	relate(d, "DOCUMENT", common.TypeRelationshipDescribe, id)
 	for _, dep := range append([]*debug.Module{&info.Main}, info.Deps...) {
 		dep = cmp.Or(dep.Replace, dep)
 		module := identifier("Module-" + dep.Path + "-" + dep.Version)
-		if !seen[string(module)] {
-			seen[string(module)] = true
-			d.Packages = append(d.Packages, &spdx.Package{
-				PackageName: dep.Path, PackageVersion: dep.Version, PackageSPDXIdentifier: module, PackageDownloadLocation: "NOASSERTION",
-				PackageLicenseConcluded: "NOASSERTION", PackageLicenseDeclared: "NOASSERTION",
-				PackageExternalReferences: []*spdx.PackageExternalReference{{
-					Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL, Locator: "pkg:golang/" + dep.Path + "@" + dep.Version,
-				}},
-			})
+		relate(d, id, common.TypeRelationshipContains, module)
+		if seen[module] {
+			continue
 		}
-		relate(id, common.TypeRelationshipContains, module)
+		seen[module] = true
+		d.Packages = append(d.Packages, &spdx.Package{
+			PackageName: dep.Path, PackageVersion: dep.Version, PackageSPDXIdentifier: module,
+			PackageExternalReferences: []*spdx.PackageExternalReference{{
+				Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL,
+				Locator: "pkg:golang/" + dep.Path + "@" + dep.Version,
+			}},
+		})
 	}
 	return nil
+}
+
+func relate(d *spdx.Document, from common.ElementID, kind string, to common.ElementID) {
+	d.Relationships = append(d.Relationships, &spdx.Relationship{
+		RefA:         common.DocElementID{ElementRefID: from},
+		RefB:         common.DocElementID{ElementRefID: to},
+		Relationship: kind,
+	})
 }
 
 var notInIdentifier = regexp.MustCompile(`[^A-Za-z0-9.-]+`)

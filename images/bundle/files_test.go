@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/sha512"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/bundletest"
@@ -112,7 +116,7 @@ func TestPaths(t *testing.T) {
 // imported makes a bundle of files, whose contents are their numbers, and writes them into a folder.
 func imported(t *testing.T, kind bundle.ItemKind, paths []string) (dir string, err error) {
 	t.Helper()
-	artifact := bundle.Artifact{Kind: kind, Repository: bundletest.Origin, Content: bundletest.Files(t, paths...)}
+	artifact := bundle.Artifact{Kind: kind, Repository: bundletest.Origin, Content: filesArtifact(t, paths...)}
 	plan, err := bundle.Prepare(t.Context(), bundletest.Options(t), []bundle.Artifact{artifact})
 	if err != nil {
 		assert.Equal(t, failure.Usage, failure.KindOf(err))
@@ -166,7 +170,7 @@ func TestRecorder(t *testing.T) {
 // TestHostile: no link in the folder leads out of it, and nothing half remains.
 func TestHostile(t *testing.T) {
 	t.Parallel()
-	mirror := bundle.Artifact{Kind: bundle.Headers, Repository: bundletest.Origin + "/headers", Content: bundletest.Files(t, "host/x")}
+	mirror := bundle.Artifact{Kind: bundle.Headers, Repository: bundletest.Origin + "/headers", Content: filesArtifact(t, "host/x")}
 	b := bundletest.Open(t, bundletest.Bytes(t, bundletest.Options(t), []bundle.Artifact{mirror}))
 	dir, outside := t.TempDir(), t.TempDir()
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "host")))
@@ -179,4 +183,23 @@ func TestHostile(t *testing.T) {
 	assert.Equal(t, 0, len(require.Value(os.ReadDir(filepath.Join(dir, "host")))(t)))
 	without := bundletest.Open(t, bundletest.Bytes(t, bundletest.Options(t), bundletest.Artifacts(t)))
 	assert.ErrorContains(t, without.Complete(bundle.Headers), "bundle create --headers")
+}
+
+// filesArtifact returns the content of an artifact of files with these paths, whose contents are their
+// numbers.
+func filesArtifact(t testing.TB, paths ...string) *oci.Content {
+	t.Helper()
+	c := &oci.Content{}
+	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
+	for n, p := range paths {
+		b := oci.BytesBlob("application/octet-stream", fmt.Append(nil, n), map[string]string{bundle.TitleAnnotation: p})
+		c.Blobs = append(c.Blobs, b)
+		m.Layers = append(m.Layers, b.Desc)
+	}
+	config := oci.BytesBlob(oci.EmptyConfig, []byte("{}"), nil)
+	c.Blobs = append(c.Blobs, config)
+	m.Config = config.Desc
+	raw := require.Value(json.Marshal(m))(t)
+	c.Documents = []oci.Document{oci.NewDocument(raw, m.MediaType)}
+	return c
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"maps"
@@ -28,11 +27,9 @@ type tier struct {
 	Cluster  bool // needs Kubernetes' programs
 }
 
-func tiers() ([]tier, error) {
-	var all []tier
-	d := yaml.NewDecoder(bytes.NewReader(list))
-	d.KnownFields(true)
-	if err := d.Decode(&all); err != nil {
+func tiers() (all []tier, err error) {
+	err = yaml.Load(list, &all, yaml.WithKnownFields())
+	if err != nil {
 		return nil, fmt.Errorf("read tiers.yaml: %w", err)
 	}
 	return all, nil

@@ -18,25 +18,26 @@ const driverRoot = "/run/nvidia/driver"
 // with the programs, which is not written to; root is the driver root. /dev is copied.
 func world(consumer, root string) error {
 	at := func(name string) string { return filepath.Join(consumer, name) }
-	// Make mounts private first: from here on no mount is visible in another namespace.
-	if err := mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return err
-	}
-	// The root needs a mount of its own, because runc's pivot_root fails if the process's root is
-	// not a mount.
-	if err := mount(consumer, consumer, "", unix.MS_BIND, ""); err != nil {
-		return err
-	}
-	for _, m := range []struct{ name, data string }{{"dev", "mode=755"}, {"run", "mode=755"}, {"tmp", "mode=1777"}} {
-		if err := mount("tmpfs", at(m.name), "tmpfs", 0, m.data); err != nil {
+	for _, m := range []struct {
+		source, target, kind string
+		flags                uintptr
+		data                 string
+	}{
+		// Make mounts private first: from here on no mount is visible in another namespace.
+		{"", "/", "", unix.MS_REC | unix.MS_PRIVATE, ""},
+		// The root needs a mount of its own, because runc's pivot_root fails if the process's root is
+		// not a mount.
+		{consumer, consumer, "", unix.MS_BIND, ""},
+		{"tmpfs", at("dev"), "tmpfs", 0, "mode=755"},
+		{"tmpfs", at("run"), "tmpfs", 0, "mode=755"},
+		{"tmpfs", at("tmp"), "tmpfs", 0, "mode=1777"},
+		{"proc", at("proc"), "proc", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""},
+		{"/sys", at("sys"), "", unix.MS_BIND | unix.MS_REC, ""},
+	} {
+		err := mount(m.source, m.target, m.kind, m.flags, m.data)
+		if err != nil {
 			return err
 		}
-	}
-	if err := mount("proc", at("proc"), "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return err
-	}
-	if err := mount("/sys", at("sys"), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return err
 	}
 	// Mount one cgroup hierarchy, whatever the machine has, so that runc behaves alike everywhere.
 	// Where it cannot be mounted, runc uses what exists.

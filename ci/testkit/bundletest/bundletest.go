@@ -6,8 +6,6 @@ import (
 	"crypto"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"encoding/json"
-	"fmt"
 	"io"
 	"testing"
 
@@ -48,29 +46,6 @@ func Layers(t testing.TB, layers ...string) v1.Image {
 		)(t)
 	}
 	return img
-}
-
-// Files returns the content of an artifact of files with these paths, whose contents are their
-// numbers.
-func Files(t testing.TB, paths ...string) *oci.Content {
-	t.Helper()
-	c := &oci.Content{}
-	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
-	for n, p := range paths {
-		b := oci.BytesBlob(
-			"application/octet-stream",
-			fmt.Append(nil, n),
-			map[string]string{bundle.TitleAnnotation: p},
-		)
-		c.Blobs = append(c.Blobs, b)
-		m.Layers = append(m.Layers, b.Desc)
-	}
-	config := oci.BytesBlob(oci.EmptyConfig, []byte("{}"), nil)
-	c.Blobs = append(c.Blobs, config)
-	m.Config = config.Desc
-	raw := require.Value(json.Marshal(m))(t)
-	c.Documents = []oci.Document{oci.NewDocument(raw, m.MediaType)}
-	return c
 }
 
 // Referrer returns an attachment of a document.

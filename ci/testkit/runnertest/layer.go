@@ -5,7 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
-	"strings"
+	"regexp"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -35,28 +35,29 @@ func TarLayer(t testing.TB, archive []byte) v1.Layer {
 	)(t)
 }
 
+// entry is a line; contents have every sign and newlines.
+var entry = regexp.MustCompile(`(?s)^([^ \n]+) (==|->|=|\*) (.*)$`)
+
 // Tar returns an archive made of the lines that Layer takes.
 func Tar(t testing.TB, lines ...string) []byte {
 	t.Helper()
 	var files []repotest.File
 	for _, line := range lines {
 		f := repotest.File{Name: line, Time: 1_600_000_000}
-		for _, sign := range []string{" == ", " -> ", " = ", " * "} {
-			name, rest, found := strings.Cut(line, sign)
-			if !found || strings.ContainsAny(name, " \n") { // contents have every sign
-				continue
-			}
-			switch f.Name = name; sign {
-			case " == ":
+		m := entry.FindStringSubmatch(line)
+		if m != nil {
+			f.Name = m[1]
+			f.Body = m[3]
+			switch m[2] {
+			case "==":
+				f.Body = ""
+				f.Link = m[3]
 				f.Type = tar.TypeLink
-				f.Link = rest
-			case " -> ":
-				f.Link = rest
-			case " * ":
-				f.Body = rest
+			case "->":
+				f.Body = ""
+				f.Link = m[3]
+			case "*":
 				f.Mode = 0o755
-			default:
-				f.Body = rest
 			}
 		}
 		files = append(files, f)
