@@ -69,31 +69,10 @@ func TestSchemaKnowsTheValues(t *testing.T) {
 // An editor shows the description of each value, and of each key of a value.
 func TestSchemaDescribesTheValues(t *testing.T) {
 	t.Parallel()
-	var root any
-	require.NoError(t, json.Unmarshal(require.Value(os.ReadFile(filepath.Join(project, chartDir, "values.schema.json")))(t), &root))
-	count := 0
-	var walk func(path string, at any)
-	walk = func(path string, at any) {
-		if list, ok := at.([]any); ok {
-			for _, item := range list {
-				walk(path, item)
-			}
-		}
-		object, _ := at.(map[string]any)
-		properties, _ := object["properties"].(map[string]any)
-		for name, p := range properties {
-			count++
-			if text, _ := p.(map[string]any)["description"].(string); text == "" {
-				t.Errorf("%s.%s has no description", path, name)
-			}
-		}
-		for key, below := range object {
-			walk(path+"."+key, below)
-		}
-	}
-	walk("", root)
-	if count < 150 {
-		t.Errorf("only %d properties were found", count)
+	found := map[string]bool{}
+	properties(t, fromYAML(t, read(t, filepath.Join(chartDir, schemaFile))), found)
+	if len(found) < 150 {
+		t.Errorf("only %d properties were found", len(found))
 	}
 }
 

@@ -25,11 +25,8 @@ func (c *Config) disks(t testing.TB) map[string]string {
 	for _, program := range c.Programs {
 		addProgram(t, usr, program)
 	}
-	disks := maps.Clone(c.Disks)
-	if disks == nil {
-		disks = map[string]string{}
-	}
-	disks[programsDir] = TreeDisk(t, usr)
+	disks := map[string]string{programsDir: TreeDisk(t, usr)}
+	maps.Copy(disks, c.Disks)
 	return disks
 }
 

@@ -23,7 +23,6 @@ var atSite = []string{"$SITE", "--offline", "mkdir mirror"}
 // and a folder of its own, into which the bundle is carried. Each page can run alone: -run TestBuilds/trust.
 func TestBuilds(t *testing.T) {
 	tool.Real(t, "it builds images from Debian's repositories and pushes them to real registries")
-	tool.Program(t, "docker-registry", "docker-registry")
 	tool.Program(t, "htpasswd", "apache2-utils")
 	s := newShell(t)
 	s.prepare()
@@ -104,6 +103,6 @@ func (s *shell) matrix() {
 	s.t.Helper()
 	s.run("rm -r matrix.yaml patches && " + s.repository + "/bin/driver-build matrix init --os debian12 --driver 470.256.02,535.261.03")
 	file := filepath.Join(s.clone, "matrix.yaml")
-	text := strings.Replace(testfile.Read(s.t, file), "defaults:\n", "defaults:\n  mirrors: {docker.io: ["+s.hosts["site"]+"]}\n", 1)
+	text := strings.Replace(testfile.Read(s.t, file), "defaults:\n", "defaults:\n  mirrors: {docker.io: ["+s.siteHost+"]}\n", 1)
 	testfile.Write(s.t, file, text)
 }

@@ -1,9 +1,7 @@
 package imagetest
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -33,52 +31,54 @@ type Distribution struct {
 func NewDistribution(t testing.TB) *Distribution {
 	t.Helper()
 	tool.Real(t, "it needs a real registry")
-	tool.Program(t, "docker-registry", "docker-registry")
 	d := &Distribution{Dir: t.TempDir()}
-	config := testfile.Write(
-		t,
-		filepath.Join(d.Dir, "config.yml"),
-		fmt.Sprintf("version: 0.1\nlog: {level: info}\n"+
-			"storage: {filesystem: {rootdirectory: %q}, delete: {enabled: true}}\nhttp: {addr: \"127.0.0.1:0\", relativeurls: true}\n", d.Dir),
-	)
-	cmd := exec.Command("docker-registry", "serve", config)
-	log, logged := io.Pipe()
-	cmd.Stderr = logged
-	cmd.Stdout = logged
+	host := DockerRegistry(t, d.Dir, "relativeurls: true", "")
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !d.answers(w, r) {
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	d.Host = strings.TrimPrefix(server.URL, "http://")
+	return d
+}
+
+// registryConfig has the folder of the content, more of the section http, and more sections.
+const registryConfig = `version: 0.1
+log: {level: info}
+storage: {filesystem: {rootdirectory: %q}, delete: {enabled: true}}
+http: {addr: "127.0.0.1:0", %s}
+%s`
+
+// listening is what the registry logs with the port that it chose.
+var listening = regexp.MustCompile(`listening on (127\.0\.0\.1:\d+)`)
+
+// DockerRegistry starts Debian's docker-registry with its content in a folder, until the test ends,
+// and returns its HOST:PORT. http and more are those of registryConfig.
+func DockerRegistry(t testing.TB, dir, http, more string) (host string) {
+	t.Helper()
+	tool.Program(t, "docker-registry", "docker-registry")
+	config := fmt.Sprintf(registryConfig, dir, http, more)
+	file := testfile.Write(t, filepath.Join(dir, "config.yml"), config)
+	var log tool.Buffer
+	cmd := exec.Command("docker-registry", "serve", file)
+	cmd.Stdout = &log
+	cmd.Stderr = &log
 	require.NoErrorf(t, cmd.Start(), "start Debian's docker-registry")
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
-		_ = logged.Close()
 	})
-	found := make(chan string, 1)
-	go listening(log, found)
-	select {
-	case host := <-found:
-		proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host})
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !d.answers(w, r) {
-				proxy.ServeHTTP(w, r)
-			}
-		}))
-		t.Cleanup(server.Close)
-		d.Host = strings.TrimPrefix(server.URL, "http://")
-	case <-time.After(30 * time.Second):
-		t.Fatal("docker-registry did not begin to listen")
-	}
-	return d
-}
-
-// listening reads the log of the server to its end, and sends the address that the server chose.
-func listening(log io.Reader, found chan<- string) {
-	address := regexp.MustCompile(`listening on (127\.0\.0\.1:\d+)`)
-	for lines := bufio.NewScanner(log); lines.Scan(); {
-		if m := address.FindStringSubmatch(lines.Text()); m != nil {
-			found <- m[1]
-			break
+	for end := time.Now().Add(30 * time.Second); ; <-time.After(10 * time.Millisecond) {
+		found := listening.FindStringSubmatch(log.String())
+		if found != nil {
+			return found[1]
+		}
+		if time.Now().After(end) {
+			t.Fatalf("docker-registry does not listen:\n%s", log.String())
 		}
 	}
-	_, _ = io.Copy(io.Discard, log)
 }
 
 // Blob is the file with the content of a blob ("sha256:...").
