@@ -3,6 +3,7 @@ package rehearse
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/driver-container/driver-container/images/rehearse/guest"
 )
@@ -61,6 +62,14 @@ func (p Pod) container(image string, mounts ...guest.Mount) guest.Container {
 	c := p.Container
 	c.Image = image
 	c.Env = slices.Concat(c.Env, inGuest)
+	c.Args = slices.Clone(c.Args)
+	for _, variable := range inGuest { // which a flag among the arguments would win over
+		name, value, _ := strings.Cut(strings.TrimPrefix(variable, "DRIVER_"), "=")
+		flag := "--" + strings.ReplaceAll(strings.ToLower(name), "_", "-")
+		if slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, flag) }) {
+			c.Args = append(c.Args, flag+"="+value)
+		}
+	}
 	c.Mounts = slices.Clone(c.Mounts)
 	for _, m := range mounts {
 		c.Mounts = slices.DeleteFunc(c.Mounts, func(old guest.Mount) bool { return old.Guest == m.Guest })

@@ -235,9 +235,11 @@ func (s *podSpec) pod(objects []object) Pod {
 	}
 	for _, m := range c.Mounts {
 		i := slices.IndexFunc(s.Volumes, func(v volume) bool { return v.Name == m.Name })
-		if i >= 0 {
-			p.mount(m, s.Volumes[i], objects)
+		if i < 0 {
+			p.leave("what is mounted at %s: there is no volume %s", m.MountPath, m.Name)
+			continue
 		}
+		p.mount(m, s.Volumes[i], objects)
 	}
 	return p
 }

@@ -32,7 +32,7 @@ spec:
         - name: nvidia-driver-ctr
           image: "h.example/driver:535-debian12"
           command: [nvidia-driver]
-          args: ["init", "--drm"]
+          args: ["init", "--drm", "--log-format", "json"]
           env:
             - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
             - {name: SECRET, valueFrom: {secretKeyRef: {name: s, key: k}}}
@@ -46,6 +46,7 @@ spec:
             - {name: module-parameters, mountPath: /drivers/nvidia.conf, subPath: nvidia.conf, readOnly: true}
             - {name: other, mountPath: /etc/other}
             - {name: token, mountPath: /var/run/token}
+            - {name: forgotten, mountPath: /forgotten}
       volumes:
         - {name: run-nvidia, hostPath: {path: /run/nvidia, type: DirectoryOrCreate}}
         - {name: dev, hostPath: {path: /dev}}
@@ -70,7 +71,7 @@ func TestRender(t *testing.T) {
 	require.NoError(t, err)
 	c := pod.container("image")
 	assert.Same(t, []string{"NODE_NAME=rehearsal", "KERNEL_MODULE_TYPE=open"}, c.Env[:2])
-	assert.Same(t, []string{"init", "--drm"}, c.Args)
+	assert.Same(t, []string{"init", "--drm", "--log-format", "json", "--log-format=text"}, c.Args)
 	assert.Equal(t, true, c.HostDev)
 	assert.Same(t, []guest.Mount{
 		{Host: "/run/nvidia", Guest: "/run/nvidia", Shared: true},
@@ -78,7 +79,7 @@ func TestRender(t *testing.T) {
 	}, c.Mounts)
 	assert.Same(t, map[string]string{"/run/rehearse/config/gpu-modules/nvidia.conf": "NVreg_EnableMSI=0\n"}, pod.Files)
 	left := strings.Join(pod.Left, "\n")
-	for _, what := range []string{"driver-evict", "secretEnv", "SECRET", "DRIVER_EVENTS", "of-the-site", "/var/run/token"} {
+	for _, what := range []string{"driver-evict", "secretEnv", "SECRET", "DRIVER_EVENTS", "of-the-site", "/var/run/token", "/forgotten"} {
 		assert.Contains(t, left, what)
 	}
 	poisoned := pod.container("image", guest.Mount{Host: poisonFile, Guest: "/drivers/nvidia.conf"})
