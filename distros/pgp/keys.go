@@ -63,6 +63,21 @@ func (r Ring) Fingerprints() []string {
 // Fingerprint returns the fingerprint of a key in capital hex.
 func Fingerprint(k *packet.PublicKey) string { return fmt.Sprintf("%X", k.Fingerprint) }
 
+// minBits is the minimum length of an RSA or DSA key.
+const minBits = 2048
+
+// CheckLength returns an error for a key that is too short to count.
+func CheckLength(k *packet.PublicKey) error {
+	switch k.PubKeyAlgo {
+	case packet.PubKeyAlgoRSA, packet.PubKeyAlgoRSASignOnly, packet.PubKeyAlgoDSA:
+		bits, err := k.BitLength()
+		if err != nil || bits < minBits {
+			return fmt.Errorf("it has %d bits, want at least %d", bits, minBits)
+		}
+	}
+	return nil
+}
+
 // ReadKeys reads a file of public keys: binary, or any number of armoured blocks. It skips blocks
 // with unsupported kinds of keys if there are others. A file without any readable key is an error.
 func ReadKeys(data []byte) (openpgp.EntityList, error) {

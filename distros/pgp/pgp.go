@@ -154,6 +154,12 @@ func (t Trust) one(text, raw []byte, p packet.Packet) error {
 	if !Strong(sig.Hash) {
 		return fmt.Errorf("%s signed a weak digest (%v)", key, sig.Hash)
 	}
+	for _, known := range t.Keys.KeysById(*sig.IssuerKeyId) {
+		err := CheckLength(known.PublicKey)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
 	config := &packet.Config{Time: func() time.Time { return t.Now.Add(ClockSkew) }}
 	_, signer, err := openpgp.VerifyDetachedSignature(
 		t.Keys,

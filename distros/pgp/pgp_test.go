@@ -26,6 +26,9 @@ var (
 func TestDetached(t *testing.T) {
 	t.Parallel()
 	good, stranger, old := repotest.Key("test", 0), repotest.Key("test", 0), repotest.Key("test", 2*365*24*time.Hour)
+	weak := at(testNow)
+	weak.Algorithm, weak.RSABits = packet.PubKeyAlgoRSA, 1024
+	short := repotest.KeyOf("short", weak)
 	sign := func(e *openpgp.Entity, when time.Time) []byte {
 		var b bytes.Buffer
 		require.NoError(t, openpgp.DetachSign(&b, e, strings.NewReader("text"), at(when)))
@@ -49,6 +52,7 @@ func TestDetached(t *testing.T) {
 		"none":                {"text", nil, []*openpgp.Entity{good}, false, ErrSignature, "no signature"},
 		"no key":              {"text", mine, nil, false, ErrSignature, "use the hint"},
 		"expired key":         {"text", late, []*openpgp.Entity{old}, false, ErrExpired, "expiry"},
+		"short key":           {"text", sign(short, testNow), []*openpgp.Entity{short}, true, ErrSignature, "1024 bits"},
 		"expired key allowed": {"text", late, []*openpgp.Entity{old}, true, nil, ""},
 		"not a signature":     {"text", []byte("-----BEGIN PGP SIGNATURE-----\n"), []*openpgp.Entity{good}, false, ErrSignature, "malformed"},
 	} {

@@ -8,10 +8,9 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
-)
 
-// minBits is the minimum length of an RSA or DSA key.
-const minBits = 2048
+	"github.com/driver-container/driver-container/distros/pgp"
+)
 
 // candidates returns the keys that may have made a signature. Primary keys without usage flags,
 // which were made before 2005, may sign; subkeys need the flag for signing, and must have confirmed
@@ -39,11 +38,9 @@ func usable(key openpgp.Key, at time.Time) error {
 	self, _ := key.Entity.PrimarySelfSignature()
 	primary := key.Entity.PrimaryKey
 	subkey := key.PublicKey != primary
-	switch key.PublicKey.PubKeyAlgo {
-	case packet.PubKeyAlgoRSA, packet.PubKeyAlgoRSASignOnly, packet.PubKeyAlgoDSA:
-		if bits, err := key.PublicKey.BitLength(); err != nil || bits < minBits {
-			return fmt.Errorf("it has %d bits, want at least %d", bits, minBits)
-		}
+	err := pgp.CheckLength(key.PublicKey)
+	if err != nil {
+		return err
 	}
 	if revoked(key, at) {
 		return errors.New("it was revoked")
