@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/bounded"
@@ -71,6 +72,12 @@ func readMarker(root *os.Root) (marker, error) {
 		return m, fmt.Errorf("%s: %w", markerPath, err)
 	}
 	return m, nil
+}
+
+// IsStaged reports whether a folder is a staged root, and no image.
+func IsStaged(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, markerPath))
+	return err == nil
 }
 
 // Check returns why a folder is not a whole staged root of a driver and an image; nil when it is.

@@ -181,7 +181,6 @@ func (c chooser) open(b Baked) (candidate, error) {
 	if err != nil {
 		return candidate{}, fmt.Errorf("its root is damaged: %w", err)
 	}
-	c.cfg.NoCompile = true // a root has no compiler
 	found, err := c.candidate(root)
 	if err != nil {
 		return candidate{}, err

@@ -68,7 +68,7 @@ func (f *fleet) build(t *testing.T, driver, digit string) {
 	t.Helper()
 	root := f.images[driver]
 	info := driverinfo.Description{Schema: driverinfo.Schema, Driver: driver, Branch: "R" + driver[:3], OS: "debian12", Arch: "amd64",
-		Profile: "full", Flavours: []string{driverinfo.Proprietary}, ID: strings.Repeat(digit, 61) + driver[:3]}
+		Profile: "full", Flavours: []string{driverinfo.Proprietary}, Toolchain: true, ID: strings.Repeat(digit, 61) + driver[:3]}
 	testfile.Write(t, filepath.Join(root, driverinfo.Path), string(require.Value(info.Encode())(t)))
 	lib := root + "/usr/lib/x86_64-linux-gnu/"
 	testfile.Write(t, lib+"libcuda.so."+driver, "\x7fELF of "+driver)
@@ -279,6 +279,8 @@ func TestChooseMachine(t *testing.T) {
 	f := newFleet(t)
 	require.Value(f.bake(t, "535.261.03", imageKernel))(t)
 	index := require.Value(readIndex(f.dir))(t)
+	assert.Equalf(t, true, require.Value(readInfo(f.images["535.261.03"]))(t).Toolchain, "the image has a compiler")
+	assert.Equalf(t, false, require.Value(readInfo(filepath.Join(f.dir, index.Drivers[0].Root)))(t).Toolchain, "its root has a compiler")
 	other := index.Drivers[0]
 	other.Arch = "riscv64"
 	another := index.Drivers[0]

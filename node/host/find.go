@@ -26,24 +26,28 @@ func (s *supply) Find(ctx context.Context, w node.Want) (*kbuild.Set, string, er
 	}
 	patches := s.info.PatchNames(w.Flavour)
 	set, source, err := s.findWith(ctx, w, append(patches, rdma...))
-	if len(rdma) == 0 || s.info.Toolchain || !errors.Is(err, kbuild.ErrMiss) {
+	here := s.info.Toolchain && !s.cfg.NoCompile
+	if here || !errors.Is(err, kbuild.ErrMiss) {
 		return set, source, err
 	}
-	// Nothing can be compiled against the node's RDMA driver here: the driver goes without what
-	// needs it.
-	set, source, err = s.findWith(ctx, w, patches)
-	if err == nil {
-		s.log.Warn(
-			"the modules were compiled without this node's RDMA driver: nvidia-peermem is left out; an image with a toolchain compiles it",
-			"patch",
-			rdma[0],
-		)
-		set.Modules = slices.DeleteFunc(
-			set.Modules,
-			func(f kbuild.File) bool { return f.Name == "nvidia-peermem" },
-		)
+	// Nothing is compiled here: the driver goes without what its modules lack.
+	beside := s.cfg.HasToolkit() && !s.cfg.NoCompile
+	if len(w.Companions) > 0 && !beside {
+		w.Companions = nil
+		return s.Find(ctx, w)
 	}
-	return set, source, err
+	if len(rdma) == 0 {
+		return set, source, err
+	}
+	set, source, err = s.findWith(ctx, w, patches)
+	if err != nil {
+		return set, source, err
+	}
+	s.log.Warn("the modules were compiled without this node's RDMA driver: "+
+		"nvidia-peermem is left out; an image with a toolchain compiles it", "patch", rdma[0])
+	isPeermem := func(f kbuild.File) bool { return f.Name == "nvidia-peermem" }
+	set.Modules = slices.DeleteFunc(set.Modules, isPeermem)
+	return set, source, nil
 }
 
 // findWith finds modules that were compiled with the patches and no others.

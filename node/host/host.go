@@ -170,7 +170,8 @@ func newRoot(
 	return root
 }
 
-// readInfo reads the image's description of its driver.
+// readInfo reads the description of the driver of an image, or of a root that was staged from one:
+// that has no compiler.
 func readInfo(root string) (driverinfo.Description, error) {
 	info, err := driverinfo.Read(os.DirFS(root))
 	if err != nil {
@@ -180,6 +181,7 @@ func readInfo(root string) (driverinfo.Description, error) {
 			err,
 		)
 	}
+	info.Toolchain = info.Toolchain && !driverroot.IsStaged(root)
 	return info, nil
 }
 

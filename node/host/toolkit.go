@@ -7,6 +7,7 @@ import (
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/drivertoolkit"
 	"github.com/driver-container/driver-container/node/modules"
 )
@@ -18,6 +19,10 @@ func (s *supply) Compile(
 	w node.Want,
 	events node.CompileEvents,
 ) (*kbuild.Set, error) {
+	if s.cfg.NoCompile {
+		return nil, fmt.Errorf("%w: there are no modules for kernel %s, and --no-compile "+
+			"(DRIVER_NO_COMPILE) forbids to compile them", config.ErrConfig, w.Release)
+	}
 	if !s.cfg.HasToolkit() {
 		return s.compile(ctx, w)
 	}
