@@ -91,7 +91,6 @@ func steps() []step {
 		{"gpudirect", checkGPUDirect},
 		{"advisories", checkAdvisories},
 		{"kernel-limit", checkKernelRule},
-		{"driver-toolkit", checkToolkit},
 		{Headers, checkHeaders},
 		{Compiler, checkCompiler},
 		{Disk, checkDisk},
@@ -131,7 +130,9 @@ func Names() (names []string) {
 }
 
 // Former returns the names of checks that earlier versions had: a configuration may still skip them.
-func Former() []string { return []string{"gpu-health", "kernel-modules", "rdma", "memory"} }
+func Former() []string {
+	return []string{"gpu-health", "kernel-modules", "rdma", "memory", "driver-toolkit"}
+}
 
 // BlockedError holds the checks that prevent a start.
 type BlockedError struct{ Checks []Check }

@@ -256,11 +256,11 @@ var cases = []struct {
 		i.Info.Kernel.Broken, i.HaveModules = brokenRange(), true
 	}, OK, "at hand", ""},
 
-	{"toolkit", "driver-toolkit", nil, func(i *Input) { i.Toolkit = i.Root }, OK, "the Driver Toolkit container compiles for kernel " + release, ""},
-	{"toolkit without image", "driver-toolkit", nil, func(i *Input) { i.Toolkit, i.ToolkitMissing = i.Root, "driver-toolkit:418.94.1" }, Warning, "no image stream tag driver-toolkit:418.94.1 in namespace openshift", "oc adm release info"},
-	{"toolkit without folder", "driver-toolkit", nil, func(i *Input) { i.Toolkit = "/nowhere" }, Warning, "/nowhere is not there", "emptyDir"},
-	{"toolkit with modules", "driver-toolkit", nil, func(i *Input) { i.Toolkit, i.HaveModules = i.Root, true }, Skipped, "nothing has to be compiled", ""},
-	{"headers of the toolkit", Headers, nil, func(i *Input) { i.Toolkit, i.HeadersErr = i.Root, errors.New("none") }, Skipped, "the Driver Toolkit container has them", ""},
+	{"toolkit", Headers, nil, func(i *Input) { i.Toolkit, i.HeadersErr = i.Root, errors.New("none") }, OK, "the Driver Toolkit container compiles for kernel " + release, ""},
+	{"toolkit without image, and no headers", Headers, nil, func(i *Input) {
+		i.Toolkit, i.ToolkitMissing, i.HeadersErr = i.Root, "driver-toolkit:418.94.1", errors.New("no headers of")
+	}, Blocked, "no headers of", "no image stream tag driver-toolkit:418.94.1 in namespace openshift"},
+	{"toolkit without folder", Headers, nil, func(i *Input) { i.Toolkit = "/nowhere" }, Warning, "/nowhere is not there", "emptyDir"},
 	{"compiler of the toolkit", Compiler, nil, func(i *Input) { i.Toolkit, i.CompilerErr = i.Root, errors.New("none") }, Skipped, "the Driver Toolkit container has it", ""},
 	{"no headers", Headers, nil, func(i *Input) { i.HeadersErr = errors.New("no headers of " + release + " in image, host") }, Blocked, "no headers of", "linux-headers-" + release},
 	{"headers to fetch", Headers, nil, func(i *Input) { i.HeadersErr, i.FetchHeaders = errors.New("none"), true }, Warning, "will be fetched", "install the headers"},
@@ -374,7 +374,7 @@ func TestGood(t *testing.T) {
 	m := newMachine(t, nil)
 	checks := Run(t.Context(), m.input())
 	for _, c := range checks {
-		if c.Status != OK && c.Name != "gpudirect" && c.Name != "driver-toolkit" {
+		if c.Status != OK && c.Name != "gpudirect" {
 			t.Errorf("%+v", c)
 		}
 	}

@@ -130,25 +130,44 @@ func RunningKernel(proc, release string) driverinfo.Kernel {
 	}
 }
 
+// toolkitCompiles reports whether a Driver Toolkit container is to compile: then headers and
+// compiler are there.
+func (in *Input) toolkitCompiles() bool { return in.Toolkit != "" && in.ToolkitMissing == "" }
+
+// checkHeaders says where the headers come from. Whether a toolkit has those of the node's kernel,
+// only its container can see.
 func checkHeaders(in *Input) Check {
+	toolkit := ""
+	if in.ToolkitMissing != "" {
+		toolkit = fmt.Sprintf(
+			" For a Driver Toolkit, import its image (oc adm release info --image-for=driver-toolkit): the cluster has no image stream tag %s in namespace openshift.",
+			in.ToolkitMissing,
+		)
+	}
 	switch {
 	case in.HaveModules:
 		return skip("nothing has to be compiled")
 	case !in.CanCompile:
 		return skip("nothing can be compiled")
+	case in.toolkitCompiles() && exists(in.Toolkit):
+		return ok("the Driver Toolkit container compiles for kernel %s (%s)", in.Release, in.Toolkit)
 	case in.toolkitCompiles():
-		return skip("the Driver Toolkit container has them")
+		return warn(
+			"Mount one emptyDir there in both containers of the pod.",
+			"%s is not there: headers come from the package repositories",
+			in.Toolkit,
+		)
 	case in.HeadersErr == nil:
 		return ok("%s", in.Headers)
 	case in.FetchHeaders:
 		return warn(
-			"To be independent of the network, install the headers of the kernel on the host and run with hostPID, or mount its /usr at /host/usr.",
+			"To be independent of the network, install the headers of the kernel on the host and run with hostPID, or mount its /usr at /host/usr."+toolkit,
 			"the headers of kernel %s are not on this node and will be fetched from the package repository",
 			in.Release,
 		)
 	default:
 		return block(
-			"Install linux-headers-"+in.Release+" on the host and run with hostPID or mount its /usr at /host/usr, or allow the package repository.",
+			"Install linux-headers-"+in.Release+" on the host and run with hostPID or mount its /usr at /host/usr, or allow the package repository."+toolkit,
 			"%v",
 			in.HeadersErr,
 		)
