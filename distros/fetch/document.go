@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,8 @@ import (
 
 // Latest returns a document that may change, of at most limit bytes. It always asks the server and
 // uses the copy in the store when the server says that it is current. An offline client uses the
-// copy without asking (ErrOffline when there is none). The caller must verify the content: nothing
-// here shows that it is authentic.
+// copy without asking (ErrOffline when there is none). A copy that is damaged does not count. The
+// caller must verify the content: nothing here shows that it is authentic.
 func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data []byte, err error) {
 	u, err := parseURL(rawURL)
 	if err != nil {
@@ -28,25 +29,26 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 	var known origin
 	// covers credentials and query: two users may see two documents
 	blob, _ := c.Store.Lookup(documentRecord, rawURL, &known)
-	header := http.Header{}
-	unchanged := c.Offline
-	switch {
-	case c.Offline && blob == "":
-		return nil, fmt.Errorf("%s: %w", shown(u), ErrOffline)
-	case blob != "" && known.ETag != "":
-		header.Set("If-None-Match", known.ETag)
-	case blob != "" && known.LastModified != "":
-		header.Set("If-Modified-Since", known.LastModified)
+	kept, err := c.Store.Read(blob)
+	if err != nil {
+		_, _ = c.Store.RemoveDamaged(blob) // the next answer takes its place
+		blob = ""
 	}
+	if c.Offline && blob == "" {
+		return nil, fmt.Errorf("%s: %w", shown(u), ErrOffline)
+	}
+	unchanged := c.Offline
 	if !c.Offline {
-		err = c.ask(ctx, u, http.MethodGet, header, func(resp *http.Response, body io.Reader) (err error) {
-			if unchanged = resp.StatusCode == http.StatusNotModified && blob != ""; unchanged {
+		err = c.ask(ctx, u, http.MethodGet, known.conditions(blob != ""), func(resp *http.Response, body io.Reader) (err error) {
+			unchanged = resp.StatusCode == http.StatusNotModified && blob != ""
+			if unchanged {
 				return nil
 			}
 			if resp.StatusCode != http.StatusOK {
 				return statusError(resp, u)
 			}
-			if data, err = readBounded(body, shown(u), limit); err != nil {
+			data, err = readBounded(body, shown(u), limit)
+			if err != nil {
 				return err
 			}
 			sum, err := c.Store.Put(data)
@@ -64,15 +66,24 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 	if err != nil {
 		return nil, fmt.Errorf("download %s: %w", shown(u), err)
 	}
-	if !unchanged {
-		return data, nil
+	if unchanged {
+		return readBounded(bytes.NewReader(kept), shown(u), limit)
 	}
-	f, err := c.Store.Open(blob)
-	if err != nil {
-		return nil, err
+	return data, nil
+}
+
+// conditions returns the header that asks for a document only if it is another one; none if there is
+// no copy of it.
+func (o origin) conditions(kept bool) http.Header {
+	header := http.Header{}
+	switch {
+	case !kept:
+	case o.ETag != "":
+		header.Set("If-None-Match", o.ETag)
+	case o.LastModified != "":
+		header.Set("If-Modified-Since", o.LastModified)
 	}
-	defer f.Close() //nolint:errcheck // opened for reading
-	return readBounded(f, shown(u), limit)
+	return header
 }
 
 func readFile(u *url.URL, limit int64) ([]byte, error) {

@@ -64,6 +64,11 @@ func TestLatest(t *testing.T) {
 			status = 0
 			require.NoError(t, os.Remove(c.Store.Path(digest([]byte("two")))))
 			check("two", nil) // a record without its blob must not lead to a 304
+			require.NoError(t, os.Remove(c.Store.Path(digest([]byte("two")))))
+			require.NoError(t, os.WriteFile(c.Store.Path(digest([]byte("two"))), []byte("owt"), 0o600))
+			check("two", nil) // nor one whose blob is damaged
+			c.Offline = true
+			check("two", nil)
 			checkEmpty(t, c.Store, partialDir)
 		})
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A container that is not privileged may not open /dev/kmsg: its device cgroup refuses it. With
+// A container that is not privileged has no /dev/kmsg, or its device cgroup refuses it. With
 // CAP_SYSLOG it may ask syslog(2) for everything that the kernel has logged; new lines are those
 // after the end of the last answer.
 
