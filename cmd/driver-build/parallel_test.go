@@ -34,13 +34,14 @@ func TestRealParallelBuilds(t *testing.T) {
 		tags = append(tags, tag)
 	}
 	u.Cache = t.TempDir()
+	tmp := "TMPDIR=" + t.TempDir() // a killed process leaves its folders there
 	var jobs errgroup.Group
 	for n := range 64 {
 		tag := tags[n%len(tags)]
 		driver, system, _ := strings.Cut(tag, "-")
 		args := []string{"--os", system, "--driver", driver, "--matrix", u.Path("matrix.yaml"), "--cache", u.Cache, "--output", "oci:" + t.TempDir()}
 		cmd := exec.CommandContext(t.Context(), require.Value(os.Executable())(t), "-test.run=^TestRealParallelBuilds$")
-		cmd.Env = append(os.Environ(), buildArgs+"="+strings.Join(args, " "))
+		cmd.Env = append(os.Environ(), tmp, buildArgs+"="+strings.Join(args, " "))
 		var out bytes.Buffer
 		cmd.Stdout = &out
 		require.NoError(t, cmd.Start())
