@@ -2,20 +2,18 @@ package helm
 
 import (
 	"encoding/json"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
 // TestAPIServer sends every object of every rendered variant to a real API server, which checks all of it and
@@ -67,7 +65,7 @@ func podSecurity(t *testing.T, p *control.Plane) {
 	} {
 		t.Run(tc.values, func(t *testing.T) {
 			p := p.With(t)
-			for _, pod := range pods(t, p, "testdata/golden/"+tc.values+".yaml") {
+			for _, pod := range pods(t, "testdata/golden/"+tc.values+".yaml") {
 				assert.NoErrorf(t, assert.Err(p.KubectlInput(pod, "create", "--dry-run=server", "-n", "privileged", "-f", "-")), "privileged: %s", pod)
 				_, err := p.KubectlInput(pod, "create", "--dry-run=server", "-n", "baseline", "-f", "-")
 				for _, want := range append([]string{`violates PodSecurity "baseline:latest"`}, tc.reasons...) {
@@ -77,7 +75,7 @@ func podSecurity(t *testing.T, p *control.Plane) {
 		})
 	}
 	// Pods that pull images need no rights at all.
-	for _, pod := range pods(t, p, "testdata/golden/subscriptions.yaml") {
+	for _, pod := range pods(t, "testdata/golden/subscriptions.yaml") {
 		if strings.Contains(pod, "nvidia-driver-prepull") {
 			_, err := p.KubectlInput(pod, "create", "--dry-run=server", "-n", "restricted", "-f", "-")
 			assert.NoErrorf(t, err, "%s", pod)
@@ -86,35 +84,17 @@ func podSecurity(t *testing.T, p *control.Plane) {
 }
 
 // pods returns the pods that the DaemonSets of a rendered chart would make, as JSON.
-func pods(t *testing.T, p *control.Plane, path string) []string {
+func pods(t *testing.T, path string) (found []string) {
 	t.Helper()
-	out := p.Kubectl("create", "--dry-run=client", "-o", "json", "-f", path)
-	var found []string
-	for d := json.NewDecoder(strings.NewReader(out)); ; { // one object after the other, or a list
-		var object struct {
-			Items []json.RawMessage `json:"items"`
-		}
-		var whole json.RawMessage
-		switch err := d.Decode(&whole); {
-		case errors.Is(err, io.EOF):
-			if len(found) == 0 {
-				t.Fatalf("no DaemonSet in %s", path)
-			}
-			return found
-		case err != nil:
-			t.Fatal(err)
-		}
-		require.NoError(t, json.Unmarshal(whole, &object))
-		for _, item := range append(object.Items, whole) {
-			var set apps.DaemonSet
-			if err := json.Unmarshal(item, &set); err != nil || set.Kind != "DaemonSet" {
-				continue
-			}
-			pod := core.Pod{ObjectMeta: set.Spec.Template.ObjectMeta, Spec: set.Spec.Template.Spec}
-			pod.APIVersion, pod.Kind, pod.Name = "v1", "Pod", set.Name
-			pod.Spec.ServiceAccountName = "default" // the only one that exists
-			text := require.Value(json.Marshal(pod))(t)
-			found = append(found, string(text))
-		}
+	for _, set := range daemonSets(t, testfile.Read(t, path)) {
+		pod := core.Pod{ObjectMeta: set.Spec.Template.ObjectMeta, Spec: set.Spec.Template.Spec}
+		pod.APIVersion, pod.Kind, pod.Name = "v1", "Pod", set.Name
+		pod.Spec.ServiceAccountName = "default" // the only one that exists
+		text := require.Value(json.Marshal(pod))(t)
+		found = append(found, string(text))
 	}
+	if len(found) == 0 {
+		t.Fatalf("no DaemonSet in %s", path)
+	}
+	return found
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.yaml.in/yaml/v4"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -49,7 +48,10 @@ func TestFleet(t *testing.T) {
 			var recordedNodes corev1.NodeList
 			list := strings.TrimSuffix(base(values), "-precompiled")
 			require.NoError(t, json.Unmarshal([]byte(testfile.Read(t, filepath.Join(recorded, list+".json"))), &recordedNodes))
-			sets := daemonSets(t, require.Value(template(t, "--values", values))(t))
+			sets := map[string]appsv1.DaemonSet{}
+			for _, set := range daemonSets(t, require.Value(template(t, "--values", values))(t)) {
+				sets[set.Spec.Template.Labels["driver-container/pool"]] = set
+			}
 			assert.Equalf(t, len(plan.Pools), len(sets), "DaemonSets")
 			assigned := map[string]string{}
 			for _, pool := range plan.Pools {
@@ -79,23 +81,6 @@ func TestFleet(t *testing.T) {
 			}
 		})
 	}
-}
-
-// daemonSets returns the DaemonSets of rendered manifests by their pools.
-func daemonSets(t *testing.T, rendered string) map[string]*appsv1.DaemonSet {
-	t.Helper()
-	all := map[string]*appsv1.DaemonSet{}
-	for text := range strings.SplitSeq(rendered, "\n---") {
-		if !strings.Contains(text, "\nkind: DaemonSet\n") {
-			continue
-		}
-		var object map[string]any
-		require.NoError(t, yaml.Load([]byte(text), &object))
-		set := new(appsv1.DaemonSet)
-		require.NoError(t, json.Unmarshal(require.Value(json.Marshal(object))(t), set))
-		all[set.Spec.Template.Labels["driver-container/pool"]] = set
-	}
-	return all
 }
 
 // chooses evaluates the node selector and the required node affinity of a pod.

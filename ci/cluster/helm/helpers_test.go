@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v4"
 	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
@@ -88,6 +90,22 @@ func moduleDir(t *testing.T, from, module string) string {
 	var found struct{ Dir string }
 	require.NoError(t, json.Unmarshal([]byte(out), &found))
 	return found.Dir
+}
+
+// daemonSets returns the DaemonSets of rendered manifests.
+func daemonSets(t *testing.T, rendered string) (all []appsv1.DaemonSet) {
+	t.Helper()
+	for text := range strings.SplitSeq(rendered, "\n---") {
+		if !strings.Contains(text, "\nkind: DaemonSet\n") {
+			continue
+		}
+		var object map[string]any
+		require.NoError(t, yaml.Load([]byte(text), &object))
+		var set appsv1.DaemonSet
+		require.NoError(t, json.Unmarshal(require.Value(json.Marshal(object))(t), &set))
+		all = append(all, set)
+	}
+	return all
 }
 
 // base returns a file's name without its extension.

@@ -41,18 +41,13 @@ second: {image: {repository: registry.example.com/driver, tag: 550.163.01-debian
 	return dir
 }
 
-// sets returns the names of the rendered DaemonSets.
-func sets(rendered string) []string {
-	var names []string
-	for object := range strings.SplitSeq(rendered, "\n---") {
-		_, after, found := strings.Cut(object, "kind: DaemonSet\nmetadata:\n  name: ")
-		if found {
-			name, _, _ := strings.Cut(after, "\n")
-			names = append(names, name)
-		}
+// setNames returns the names of DaemonSets, sorted.
+func setNames(sets []apps.DaemonSet) (all []string) {
+	for _, set := range sets {
+		all = append(all, set.Name)
 	}
-	slices.Sort(names)
-	return names
+	slices.Sort(all)
+	return all
 }
 
 // A parent chart decides by condition, tags and alias whether it has this chart, and gives it `global`.
@@ -76,7 +71,7 @@ func TestUmbrella(t *testing.T) {
 			t.Parallel()
 			args := append([]string{"template", "platform", dir, "--kube-version", kubeVersion}, setFlags(tc.values...)...)
 			rendered := require.Value(control.Helm(t, args...))(t)
-			assert.Samef(t, tc.want, sets(rendered), "DaemonSets (-want +got)")
+			assert.Samef(t, tc.want, setNames(daemonSets(t, rendered)), "DaemonSets (-want +got)")
 		})
 	}
 }
@@ -128,9 +123,5 @@ func TestUmbrellaRelease(t *testing.T) {
 // installed returns the names of the DaemonSets in the namespace gpu.
 func installed(t *testing.T, p *control.Plane) []string {
 	t.Helper()
-	var names []string
-	for _, set := range get[apps.DaemonSetList](t, p, "daemonsets", "-n", "gpu").Items {
-		names = append(names, set.Name)
-	}
-	return names
+	return setNames(get[apps.DaemonSetList](t, p, "daemonsets", "-n", "gpu").Items)
 }
