@@ -7,7 +7,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -152,51 +151,20 @@ func killed(t *testing.T, c command, after time.Duration) {
 }
 
 // privateRegistry is a running docker-registry that accepts only its own user.
-type privateRegistry struct{ host, ca, config, log string }
+type privateRegistry struct{ host, ca, config string }
 
 // startRegistry starts Debian's docker-registry on a port of its own, until the test ends.
 func startRegistry(t *testing.T) privateRegistry {
 	t.Helper()
 	dir := scratch(t)
-	listener := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	r := privateRegistry{host: listener.Addr().String(), config: filepath.Join(dir, "docker"), log: filepath.Join(dir, "log")}
-	require.NoError(t, listener.Close())
 	ca := testcert.Authority("e2e")
-	r.ca = testfile.Write(t, dir+"/certs/trust/ca.crt", ca.CertPEM())
+	trusted := testfile.Write(t, dir+"/certs/trust/ca.crt", ca.CertPEM())
 	ca.Server("127.0.0.1").Write(t, dir+"/certs/server.pem", dir+"/certs/server-key.pem")
-	users := sh(t, "htpasswd", "-Bbn", "builder", "correct horse")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "htpasswd"), []byte(users), 0o600))
-	require.NoError(t, os.Mkdir(r.config, 0o700))
-	login := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, r.host, base64.StdEncoding.EncodeToString([]byte("builder:correct horse")))
-	require.NoError(t, os.WriteFile(filepath.Join(r.config, "config.json"), []byte(login), 0o600))
-	settings := fmt.Sprintf(`version: 0.1
-log: {level: info}
-storage: {filesystem: {rootdirectory: %[1]s/data}}
-http: {addr: %[2]s, tls: {certificate: %[1]s/certs/server.pem, key: %[1]s/certs/server-key.pem}}
-auth: {htpasswd: {realm: e2e, path: %[1]s/htpasswd}}
-`, dir, r.host)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.yml"), []byte(settings), 0o600))
-	log := require.Value(os.Create(r.log))(t)
-	cmd := exec.Command("docker-registry", "serve", filepath.Join(dir, "config.yml"))
-	cmd.Stdout, cmd.Stderr = log, log
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // returns that the process was killed
-		require.NoError(t, log.Close())
-		if t.Failed() {
-			text, _ := os.ReadFile(r.log)
-			t.Logf("log of the registry:\n%s", tail(string(text)))
-		}
-	})
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		conn, err := net.DialTimeout("tcp", r.host, time.Second)
-		if err == nil {
-			require.NoError(t, conn.Close())
-			return r
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("docker-registry does not listen on %s: %v", r.host, err)
-		}
-	}
+	testfile.Write(t, dir+"/htpasswd", sh(t, "htpasswd", "-Bbn", "builder", "correct horse"))
+	tls := fmt.Sprintf("tls: {certificate: %[1]s/certs/server.pem, key: %[1]s/certs/server-key.pem}", dir)
+	users := fmt.Sprintf("auth: {htpasswd: {realm: e2e, path: %s/htpasswd}}\n", dir)
+	host := imagetest.DockerRegistry(t, dir+"/data", tls, users)
+	login := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, host, base64.StdEncoding.EncodeToString([]byte("builder:correct horse")))
+	testfile.WriteMode(t, dir+"/docker/config.json", login, 0o600)
+	return privateRegistry{host: host, ca: trusted, config: dir + "/docker"}
 }

@@ -69,6 +69,10 @@ func DockerRegistry(t testing.TB, dir, http, more string) (host string) {
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
+		text := log.String()
+		if t.Failed() {
+			t.Logf("docker-registry, the end of its log:\n%s", text[max(0, len(text)-8<<10):])
+		}
 	})
 	for end := time.Now().Add(30 * time.Second); ; <-time.After(10 * time.Millisecond) {
 		found := listening.FindStringSubmatch(log.String())
@@ -76,7 +80,7 @@ func DockerRegistry(t testing.TB, dir, http, more string) (host string) {
 			return found[1]
 		}
 		if time.Now().After(end) {
-			t.Fatalf("docker-registry does not listen:\n%s", log.String())
+			t.Fatal("docker-registry does not listen")
 		}
 	}
 }
