@@ -51,7 +51,9 @@ func (e *site) driver(pod *corev1.Pod) (end func()) {
 				return
 			}
 		}
-		for _, p := range must(e.pods()) {
+		pods, err := e.pods()
+		assert.NoError(e.t, err)
+		for _, p := range pods {
 			if app := p.Labels["app"]; app == "plugin" || app == "train-"+e.name {
 				e.t.Errorf("the driver was let go on while %s/%s runs on %s", p.Namespace, p.Name, e.name)
 			}
@@ -75,9 +77,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 }
-
-// must is for calls that fail only without a cluster: the test then fails elsewhere, with the reason.
-func must(pods []corev1.Pod, _ error) []corev1.Pod { return pods }
 
 // start runs driver-evict, until the test ends, as the chart's container of a pod does, with a token that is bound to that pod.
 func (e *site) start(pod *corev1.Pod) {

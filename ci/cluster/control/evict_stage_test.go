@@ -98,13 +98,7 @@ func (s *stage) site(t *testing.T, name string, users int) *site {
 	n.Status.Allocatable = n.Status.Capacity
 	require.Value(s.core.Nodes().Create(t.Context(), n, metav1.CreateOptions{}))(t)
 	e.deployment("train-"+name, name, users)
-	e.Wait(limit, "pods on "+name, func() error {
-		counts, err := e.counts()
-		if err == nil && (counts["train-"+name] != users || counts["plugin"] != 1 || counts["cni"] != 1 || counts["driver"] != 1) {
-			err = fmt.Errorf("running: %v", counts)
-		}
-		return err
-	})
+	e.running(fmt.Sprintf("train-%s=%d", name, users), "plugin=1", "cni=1", "driver=1")
 	return e
 }
 
@@ -120,13 +114,7 @@ func (e *site) deployment(name, site string, replicas int) {
 func (e *site) rolledOut(name string) {
 	e.t.Helper()
 	e.Kubectl("rollout", "status", "deployment", name, "-n", team, "--timeout="+limit.String())
-	e.Wait(limit, "one pod of "+name, func() error {
-		counts, err := e.counts()
-		if err == nil && counts[name] != 1 {
-			err = fmt.Errorf("running: %v", counts)
-		}
-		return err
-	})
+	e.running(name + "=1")
 }
 
 // budget lets the given number of a deployment's pods be unavailable; it waits until the controller has
