@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -65,25 +64,6 @@ func (g *Guest) Exists(path string) bool {
 func (g *Guest) Write(path, content string, mode os.FileMode) {
 	g.t.Helper()
 	require.NoError(g.t, g.guest.Write(g.within(runLimit), path, []byte(content), mode))
-}
-
-// Remove removes a file, or a folder with its contents.
-func (g *Guest) Remove(path string) {
-	g.t.Helper()
-	g.must(runLimit, "rm", "-rf", path)
-}
-
-// Module inserts a module of the guest's kernel after the modules it needs.
-func (g *Guest) Module(name string) {
-	g.t.Helper()
-	g.must(runLimit, "modprobe", name)
-}
-
-// Insert inserts a module file of the guest's host and returns the kernel's error number: 0 if it
-// was inserted.
-func (g *Guest) Insert(path string) syscall.Errno {
-	g.t.Helper()
-	return syscall.Errno(g.Run("insmod", path).Code) // as busybox ends
 }
 
 // Unpack copies an image to the guest's own disk, where containerd unpacks images: containers that

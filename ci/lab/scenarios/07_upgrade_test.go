@@ -121,7 +121,7 @@ func upgradeRefused(t *testing.T, g *lab.Guest, module, param string) {
 	killed(t, g)
 	conf := "/drivers/" + module + ".conf"
 	g.Write(conf, param+"\n", 0)
-	defer g.Remove(conf)
+	defer g.Sh("rm -f " + conf)
 	p := g.Start(driver("535"))
 	out := ends(t, p, 13, 2*time.Minute)
 	p.Kill()
@@ -131,7 +131,7 @@ func upgradeRefused(t *testing.T, g *lab.Guest, module, param string) {
 	if st := statusOf(t, g); st.State != status.Restored || st.Ready || st.Up == nil || st.Up.Version != d470.driver || !strings.Contains(st.Reason, name) {
 		t.Errorf("status %s, up %+v, reason %q; want 470 restored", st.State, st.Up, st.Reason)
 	}
-	g.Remove(conf)
+	g.Sh("rm -f " + conf)
 	p = ready(t, g, driver("470")) // the old image again: it adopts the driver that was restored
 	contains(t, p.Output(), `adopting it`)
 	stops(t, p, 0)
@@ -148,5 +148,5 @@ func fullDisk(t *testing.T, g *lab.Guest) {
 	assert.Equalf(t, false, strings.Contains(out, "unloading"), "the old driver was unloaded")
 	serving(t, g, d470.driver)
 	assert.Equalf(t, roots, g.Sh("ls -A /var/lib/nvidia-driver/roots"), "staged roots")
-	g.Remove("/var/lib/fill")
+	g.Sh("rm -f /var/lib/fill")
 }

@@ -59,6 +59,6 @@ func Test22SetupMode(t *testing.T) {
 	refused(t, g, row, demand)
 	predicts(t, g, with("535", "foreign"), 0, `module-signing +ok +`+demand+`the modules are signed by "A stranger's modules"`)
 	predicts(t, g, with("535", "unsigned"), 0, `module-signing +ok +`+demand+`the modules have no signature`)
-	g.Module("drm")
+	g.Sh("modprobe drm")
 	assert.Equalf(t, 0, inserts(g, "foreign", "nvidia"), "signed by a stranger")
 }

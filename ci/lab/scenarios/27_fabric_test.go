@@ -61,7 +61,7 @@ func Test27FabricSwitch(t *testing.T) {
 	g.Sh("kill -9 $(cat /run/nvidia/driver/run/nvidia-fabricmanager/nv-fabricmanager.pid)")
 	p.WaitLine(logtest.NotReady+`nvidia-fabricmanager is not running: .*error 802`, 20*time.Second)
 	g.Eventually(20*time.Second, "the reason is that of its log", func() bool { return strings.Contains(statusOf(t, g).Reason, "it was told to fail") })
-	g.Remove("/drivers/nv-fabricmanager.mode")
+	g.Sh("rm -f /drivers/nv-fabricmanager.mode")
 	p.WaitLine(logtest.Ready, time.Minute)
 	stops(t, p, 0)
 	assert.Equalf(t, "", driverLoaded(g), "still loaded")
@@ -73,7 +73,7 @@ func Test27FabricSwitch(t *testing.T) {
 func Test27FabricNVLink5(t *testing.T) {
 	g, pod := fabricGuest(t, gpu.Management)
 	contains(t, g.Sh("cat /sys/bus/pci/devices/0000:00:06.0/vpd"), `SMDL=SW_MNG`)
-	g.Module("ib_umad")
+	g.Sh("modprobe ib_umad")
 	g.Sh(`d=/fake/infiniband/mlx5_0; mkdir -p $d/ports/1/gids; ln -s /sys/bus/pci/devices/0000:00:06.0 $d/device; cd $d/ports/1
 echo InfiniBand > link_layer; echo 0xa751e84a > cap_mask; echo fe80:0000:0000:0000:e09d:7303:00e4:00e8 > gids/0`)
 	p := ready(t, g, pod.With(guest.Mount{Host: "/fake/infiniband", Guest: "/sys/class/infiniband", ReadOnly: true}))

@@ -101,7 +101,7 @@ func Test28SecureBoot(t *testing.T) {
 		c.Firmware = &lab.Firmware{Key: site}
 		c.Disks[forgedDir] = forgeOf(t, set, forged{name: "signed", key: site}, forged{name: "stripped", key: site, module: driverinfo.NvidiaFS, damage: stripped})
 	}}.start(t)
-	g.Module("drm")
+	g.Sh("modprobe drm")
 	p := ready(t, g, direct(t, g, with("535", "stripped")))
 	var fs, drv status.Companion
 	for _, s := range statusOf(t, g).Companions {

@@ -73,7 +73,7 @@ const refusedParam = "NVreg_EnableMSI=nonsense"
 func goesBack(t *testing.T, g *lab.Guest, c lab.Container, old, wanted string) {
 	t.Helper()
 	g.Write("/drivers/nvidia.conf", refusedParam+"\n", 0)
-	defer g.Remove("/drivers/nvidia.conf")
+	defer g.Sh("rm -f /drivers/nvidia.conf")
 	p := g.Start(c)
 	out := ends(t, p, 13, 2*time.Minute)
 	p.Kill()
@@ -102,7 +102,7 @@ func stackedUnfit(t *testing.T, g *lab.Guest) {
 	if up := statusOf(t, g).Up; up == nil || up.Version != d535.driver {
 		t.Errorf("the status has %+v", up)
 	}
-	g.Remove("/var/lib/fill")
+	g.Sh("rm -f /var/lib/fill")
 	g.Sh("umount /run/nvidia/driver")
 	serving(t, g, d535.driver)
 }
@@ -132,7 +132,7 @@ func killedOnTheWay(t *testing.T, g *lab.Guest) {
 	p.WaitLine("stopping after a failure", 2*time.Minute)
 	p.Signal(syscall.SIGKILL)
 	p.Kill()
-	g.Remove("/drivers/nvidia.conf")
+	g.Sh("rm -f /drivers/nvidia.conf")
 	t.Logf("killed with the modules %v", g.Driver())
 	p = ready(t, g, driver("470"))
 	contains(t, p.Output(), logtest.Ready)
