@@ -42,7 +42,7 @@ type Builder struct {
 	Registry *registry.Client
 	Observe  progress.Observer // nil: nobody looks
 
-	Jobs          int                   // downloads and packages unpacked at a time; 0: 4
+	Jobs          int                   // downloads and packages unpacked at a time, 0: 4; images planned, 0: 1
 	XZ            compression.XZProgram // "": in Go
 	Machine       fs.FS                 // as in packages.Env
 	AllowRollback bool                  // accept an index of packages that is older than one seen before

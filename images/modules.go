@@ -116,8 +116,7 @@ func (b *Builder) derived(
 }
 
 // compile compiles in the root that root makes, and passes the modules to use. It calls the image's
-// own entrypoint, the one implementation of compiling, not more of them at a time than the builder
-// may.
+// own entrypoint, the one implementation of compiling, which keeps all cores busy: one at a time.
 func (b *Builder) compile(
 	ctx context.Context, r *recipe.Recipe, k recipe.Kernel, flavour string, step *progress.Step,
 	root func() (layers []v1.Layer, searchPath string, err error), use func(*kbuild.Set) error,

@@ -93,6 +93,7 @@ func TestContradictions(t *testing.T) {
 		"drivers no-branch":                                         {"no-branch", "R535"},
 		"gpus 1eb8 nothing":                                         {`GPU "nothing" is not in the list`},
 		"gpus 1eb8 --node-feature-rules":                            {"about all GPUs: leave out 1eb8"},
+		"gpus -o json --node-feature-rules":                         {"prints YAML: leave out -o json"},
 		"completion tcsh":                                           {"tcsh"},
 		"":                                                          {"nothing to build", "--all", "driver-build list"},
 		"--os ubuntu16.4 --driver 418.87.01":                        {"ubuntu16.4", "ubuntu16.04"},

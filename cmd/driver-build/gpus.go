@@ -35,6 +35,9 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 					strings.Join(args, " "),
 				)
 			}
+			if rule && a.Format == "json" {
+				return session.Usagef("--node-feature-rules prints YAML: leave out -o json")
+			}
 			if rule {
 				return gpus.Write(a.Stdout)
 			}

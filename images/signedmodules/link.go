@@ -36,7 +36,7 @@ const (
 )
 
 var (
-	// words of a call: options, and paths below the folder
+	// words of a call: options, and paths that begin in the folder
 	linkWord     = regexp.MustCompile(`^[@A-Za-z0-9_.,:=+-][A-Za-z0-9_./,:=+-]*$`)
 	linkFolder   = regexp.MustCompile(`^[A-Za-z0-9_./+~-]+$`)
 	linkMetadata = regexp.MustCompile(`^export ELF_PACKAGE_METADATA='([ -&(-~]{0,1000})'$`)
