@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -25,17 +26,13 @@ func (r *Root) Share(ctx context.Context, dir string, others []string) (saved in
 	}
 	defer roots.Close()
 	own := filepath.Base(dir)
-	root, err := roots.OpenRoot(own)
-	if err != nil {
-		return 0, fmt.Errorf("share files of driver roots: %w", err)
-	}
-	defer root.Close()
-	err = fs.WalkDir(root.FS(), ".", func(at string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(roots.FS(), own, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil || !entry.Type().IsRegular() {
 			return errors.Join(err, ctx.Err())
 		}
+		at := strings.TrimPrefix(name, own+"/")
 		for _, other := range others {
-			size, err := shareFile(roots, filepath.Join(own, at), filepath.Join(filepath.Base(other), at), at)
+			size, err := shareFile(roots, name, filepath.Join(filepath.Base(other), at), at)
 			if err != nil {
 				return err
 			}

@@ -39,51 +39,43 @@ func (r *Root) Room() (need, spare Space) {
 		if err != nil || used {
 			continue
 		}
-		files, others := treeSize(dir, func(string) bool { return false })
+		files, others := treeSize(dir)
 		spare.Bytes += files.Bytes
 		spare.Inodes += files.Inodes + others
 	}
 	return need, spare
 }
 
-// shares reports whether a root in this folder can share the image's files.
-func (r *Root) shares(roots string) bool {
-	dir, layers, reason, err := r.openTarget(roots)
-	if err != nil {
-		return false
-	}
-	layers.close()
-	dir.Close()
-	return reason == nil
-}
-
 // need returns what a copy of the image takes. A root that shares the image's files has folders and
 // links of its own.
 func (r *Root) need(roots string) Space {
-	shares := r.shares(roots)
+	dir, layers, reason, err := r.openTarget(roots)
+	shares := err == nil && reason == nil
+	if err == nil {
+		layers.close()
+		dir.Close()
+	}
 	image, _, err := r.view()
 	if err != nil {
 		return Space{} // Stage says why
 	}
 	defer image.Close()
-	files, others := treeSize(
-		fmt.Sprintf("/proc/self/fd/%d", image.Fd()),
-		func(at string) bool { return leftOut[at] || emptied[at] },
-	)
+	files, others := treeSize(fmt.Sprintf("/proc/self/fd/%d", image.Fd()))
 	if shares {
 		return Space{Inodes: others}
 	}
 	return Space{Bytes: files.Bytes, Inodes: files.Inodes + others}
 }
 
-// treeSize returns what the files of a tree take, and how many folders and links it has. What
-// cannot be read, and what has another name elsewhere, does not count.
-func treeSize(dir string, skip func(at string) bool) (files Space, others uint64) {
+// treeSize returns what the files of a tree take, and how many folders and links it has. What a
+// staged root does not have, what cannot be read, and what has another name elsewhere, does not
+// count.
+func treeSize(dir string) (files Space, others uint64) {
 	_ = fs.WalkDir(os.DirFS(dir), ".", func(at string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return nil //nolint:nilerr // it does not count
-		case d.IsDir() && skip(at):
+		case d.IsDir() && (leftOut[at] || emptied[at]):
 			return fs.SkipDir
 		case !d.Type().IsRegular():
 			others++

@@ -43,8 +43,8 @@ func (s *supply) Find(ctx context.Context, w node.Want) (*kbuild.Set, string, er
 	if err != nil {
 		return set, source, err
 	}
-	s.log.Warn("the modules were compiled without this node's RDMA driver: "+
-		"nvidia-peermem is left out; an image with a toolchain compiles it", "patch", rdma[0])
+	s.logOnce(s.log.Warn, "the modules were compiled without this node's RDMA driver "+rdma[0]+
+		": nvidia-peermem is left out; an image with a toolchain compiles it")
 	isPeermem := func(f kbuild.File) bool { return f.Name == "nvidia-peermem" }
 	set.Modules = slices.DeleteFunc(set.Modules, isPeermem)
 	return set, source, nil

@@ -40,8 +40,8 @@ func AtOrBelow(point, dir string) bool {
 	return point == dir || dir == "/" || strings.HasPrefix(point, dir+"/")
 }
 
-// Read returns the mounts of this process whose mount point keep accepts; a mount always comes
-// after those that it covers.
+// Read returns the mounts of this process whose mount point keep accepts, with nil all; a mount
+// always comes after those that it covers.
 func Read(keep func(point string) bool) ([]Mount, error) {
 	return ReadFile(self, keep)
 }
@@ -64,7 +64,9 @@ func ReadFile(file string, keep func(point string) bool) ([]Mount, error) {
 	defer f.Close()
 	infos, err := mountinfo.GetMountsFromReader(
 		f,
-		func(m *mountinfo.Info) (skip, stop bool) { return !keep(m.Mountpoint), false },
+		func(m *mountinfo.Info) (skip, stop bool) {
+			return keep != nil && !keep(m.Mountpoint), false
+		},
 	)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", f.Name(), err)
@@ -149,7 +151,7 @@ func Shows(dir string) (bool, error) {
 	shows := func(m Mount) bool {
 		return m.Device == home.Device && AtOrBelow(strings.TrimSuffix(m.Root, "//deleted"), inside)
 	}
-	mounts, err := Read(func(string) bool { return true })
+	mounts, err := Read(nil)
 	if err != nil {
 		return false, err
 	}
@@ -175,7 +177,7 @@ func showsElsewhere(shows func(Mount) bool) (bool, error) {
 		if err != nil || seen[namespace] {
 			continue
 		}
-		mounts, err := ReadFile(table, func(string) bool { return true })
+		mounts, err := ReadFile(table, nil)
 		if err != nil {
 			continue
 		}
