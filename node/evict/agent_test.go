@@ -105,6 +105,7 @@ func TestRefused(t *testing.T) {
 		full  bool // its budget is used up
 		cfg   func(*Config)
 		want  string // why not; "": it is evicted
+		told  string // that it was
 	}{
 		"no controller":          {pod: notebook, want: "pod team/notebook has no controller"},
 		"no controller, allowed": {pod: notebook, cfg: func(c *Config) { c.Force = true }},
@@ -112,7 +113,8 @@ func TestRefused(t *testing.T) {
 			want: "pod team/train: a PodDisruptionBudget does not allow it: The disruption budget train-pdb needs 1 healthy pods"},
 		"emptyDir": {pod: pod("train", "Job", gpu("nvidia.com/gpu"), emptyDir("scratch"), emptyDir("shm")),
 			want: "pod team/train has data in emptyDir volumes (scratch, shm), which end with it: end it, or allow that with --delete-emptydir-data"},
-		"emptyDir, allowed":              {pod: pod("train", "Job", gpu("nvidia.com/gpu"), emptyDir("scratch")), cfg: func(c *Config) { c.DeleteEmptyDir = true }},
+		"emptyDir, allowed": {pod: pod("train", "Job", gpu("nvidia.com/gpu"), emptyDir("scratch")), cfg: func(c *Config) { c.DeleteEmptyDir = true },
+			told: "pod team/train was evicted, and the data in its emptyDir volumes ended with it: scratch event=" + reasonData},
 		"emptyDir, and no controller":    {pod: pod("notebook", "", gpu("nvidia.com/gpu"), emptyDir("home")), cfg: func(c *Config) { c.Force = true }, want: "emptyDir volumes (home)"},
 		"emptyDir of an operand":         {pod: pod("plugin", "DaemonSet", selector(deployPrefix+"device-plugin", "true"), emptyDir("scratch"))},
 		"emptyDir of a DaemonSet, evict": {pod: pod("monitor", "DaemonSet", emptyDir("scratch")), holds: true, cfg: func(c *Config) { c.DaemonSets = true }, want: "emptyDir volumes (scratch)"},
@@ -146,6 +148,8 @@ func TestRefused(t *testing.T) {
 					time.Sleep(time.Minute)
 				}
 				b.pristine(false)
+				assert.Contains(t, b.log.String(), tc.told)
+				assert.Equalf(t, tc.told != "", strings.Contains(b.reasons(), "EndedData"), "Events %s", b.reasons())
 				assert.Equal(t, "driver-abc", b.names())
 				assert.Equal(t, status.Serving, b.d.now())
 			})

@@ -29,21 +29,6 @@ func tolerates(toleration corev1.Toleration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Tolerations = append(p.Spec.Tolerations, toleration) }
 }
 
-// TestDataReported: with the permission, an Event names the pod and the volumes whose data have ended with it.
-func TestDataReported(t *testing.T) {
-	play(t, []*corev1.Pod{pod("train", "Job", gpu("nvidia.com/gpu"), emptyDir("scratch"))}, func(t *testing.T, b *bench) {
-		b.cfg.DeleteEmptyDir = true
-		b.run(2 * time.Minute)
-		b.pristine(false)
-		assert.Equal(t, "Started EndedData Done", b.reasons())
-		for _, e := range b.see().events {
-			if e.Reason == reasonData {
-				assert.Contains(t, e.Message, "pod team/train was evicted, and the data in its emptyDir volumes ended with it: scratch")
-			}
-		}
-	})
-}
-
 // TestPodIgnoresSIGTERM: a pod that has not ended in time costs the node one cordon; the next attempt begins when
 // it has ended.
 func TestPodIgnoresSIGTERM(t *testing.T) {
@@ -166,9 +151,7 @@ func TestPauseGrows(t *testing.T) {
 		end := time.Now().Add(6 * time.Hour)
 		for time.Now().Before(end) { // the kubelet starts the container again
 			b.d.st.Change(func(st *status.Snapshot) { st.Instance += "+" })
-			ctx, cancel := t.Context(), func() {}
-			b.d.upgrade(ctx)
-			cancel()
+			b.d.upgrade(t.Context())
 			time.Sleep(10 * time.Second)
 		}
 		attempts := strings.Count(b.log.String(), "freeing node")

@@ -113,12 +113,20 @@ func TestKilledForGood(t *testing.T) {
 	}
 }
 
+// leftBy makes the node as the program of a pod leaves it that is killed in the middle.
+func (b *bench) leftBy(pod string) {
+	r := record{Pod: "nvidia/" + pod, UID: "uid-" + pod, Cordoned: true, Labels: map[string]string{deployPrefix + "device-plugin": "true"}}
+	b.locked(func() {
+		b.node.Spec.Unschedulable = true
+		b.node.Labels[deployPrefix+"device-plugin"] = pausedSuffix
+		b.annotate(Annotation, r.String())
+	})
+}
+
 // TestAnotherPodWorks: while the pod of a record exists, its own program undoes the changes.
 func TestAnotherPodWorks(t *testing.T) {
 	play(t, append(crowd(), pod("driver-old", "DaemonSet")), func(t *testing.T, b *bench) {
-		r := record{Pod: "nvidia/driver-old", UID: "uid-driver-old", Cordoned: true, Labels: map[string]string{deployPrefix + "device-plugin": "true"}}
-		b.node.Spec.Unschedulable = true
-		b.annotate(Annotation, r.String())
+		b.leftBy("driver-old")
 		defer b.start()()
 		time.Sleep(10 * time.Minute)
 		if b.see().patches > 0 || strings.Count(b.log.String(), "another pod works on this node pod=nvidia/driver-old ") != 1 {
@@ -142,12 +150,7 @@ func TestRecordAppears(t *testing.T) {
 	play(t, crowd(), func(t *testing.T, b *bench) {
 		defer b.start()()
 		time.Sleep(time.Minute)
-		r := record{Pod: "nvidia/driver-old", UID: "uid-driver-old", Cordoned: true, Labels: map[string]string{deployPrefix + "device-plugin": "true"}}
-		b.locked(func() {
-			b.node.Spec.Unschedulable = true
-			b.node.Labels[deployPrefix+"device-plugin"] = pausedSuffix
-			b.annotate(Annotation, r.String())
-		})
+		b.leftBy("driver-old")
 		b.d.begin(t.Context())
 		time.Sleep(time.Minute)
 		b.pristine(false)
@@ -159,11 +162,7 @@ func TestRecordAppears(t *testing.T) {
 // next instance is about the driver, not about the node.
 func TestStartHangs(t *testing.T) {
 	play(t, crowd(), func(t *testing.T, b *bench) {
-		r := record{Pod: "nvidia/driver-abc", UID: "uid-driver-abc", Cordoned: true}
-		b.locked(func() {
-			b.node.Spec.Unschedulable = true
-			b.annotate(Annotation, r.String())
-		})
+		b.leftBy("driver-abc")
 		b.d.state(status.Starting, "load")
 		defer b.start()()
 		time.Sleep(6 * time.Minute)
