@@ -88,7 +88,7 @@ func findMeta(archive []byte) ([]byte, error) {
 		}
 		dir, base := path.Split(h.Name)
 		if base == chartFile && strings.Count(dir, "/") == 1 {
-			return io.ReadAll(io.LimitReader(r, maxMeta))
+			return bounded.Read(r, maxMeta)
 		}
 	}
 	return nil, fmt.Errorf("it has more than %d members", maxFiles)

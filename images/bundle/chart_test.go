@@ -1,9 +1,15 @@
 package bundle_test
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,4 +63,18 @@ func TestChartRefused(t *testing.T) {
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "x")))
 	assert.ErrorContains(t, assert.Err(bundle.ReadChart(bundletest.Origin, dir)), "no regular file")
 	assert.ErrorContains(t, assert.Err(bundle.ReadChart(bundletest.Origin, "/etc/hostname")), "neither a folder nor an archive")
+	// an archive whose Chart.yaml would be a whole one where it is cut
+	require.NoError(t, os.Remove(filepath.Join(dir, "x")))
+	chart := require.Value(bundle.ReadChart(bundletest.Origin, dir))(t)
+	assert.Same(t, []string{"1.0.0"}, chart.Tags)
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	w := tar.NewWriter(z)
+	meta := "name: x\nversion: 1.0.0\n#" + strings.Repeat(" ", 1<<20) + "\nversion: 2.0.0\n"
+	require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "x/Chart.yaml", Size: int64(len(meta))}))
+	require.Value(io.WriteString(w, meta))(t)
+	require.NoError(t, errors.Join(w.Close(), z.Close()))
+	file := filepath.Join(dir, "x.tgz")
+	require.NoError(t, os.WriteFile(file, packed.Bytes(), 0o600))
+	assert.ErrorContains(t, assert.Err(bundle.ReadChart(bundletest.Origin, file)), "larger than")
 }

@@ -137,8 +137,11 @@ func (b *Bundle) extract(ctx context.Context, root *os.Root, d v1.Descriptor) er
 	}
 	content := oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) { return b.open(d) }}
 	err = errors.Join(content.Copy(ctx, f, nil), f.Sync(), f.Close())
+	if err == nil {
+		err = root.Rename(temporary, name)
+	}
 	if err != nil {
 		return errors.Join(err, root.Remove(temporary))
 	}
-	return root.Rename(temporary, name)
+	return nil
 }

@@ -181,6 +181,10 @@ func TestHostile(t *testing.T) {
 	dir = t.TempDir()
 	assert.ErrorIs(t, b.Extract(ctx, bundle.Headers, dir), context.Canceled)
 	assert.Equal(t, 0, len(require.Value(os.ReadDir(filepath.Join(dir, "host")))(t)))
+	dir = t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "host/x/y"), 0o700))
+	assert.Errorf(t, b.Extract(t.Context(), bundle.Headers, dir), "a folder in the file's place")
+	assert.Equal(t, 1, len(require.Value(os.ReadDir(filepath.Join(dir, "host")))(t)))
 	without := bundletest.Open(t, bundletest.Bytes(t, bundletest.Options(t), bundletest.Artifacts(t)))
 	assert.ErrorContains(t, without.Complete(bundle.Headers), "bundle create --headers")
 }

@@ -35,7 +35,8 @@ func Read(path string) (fixes []releases.Fix, notes []string, err error) {
 		return fixes, named(path, notes), err
 	}
 	var others, files int
-	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+	// the slash follows a link to the folder
+	err = filepath.WalkDir(path+"/", func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return failure.Of(failure.Usage, err)
 		}

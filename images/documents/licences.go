@@ -117,6 +117,9 @@ func (g *graph) packageLicence(names []string, texts map[string]string) string {
 	return strings.Join(all, " AND ")
 }
 
+// maxWords bounds an expression in bytes. Real ones have some hundred.
+const maxWords = 16 << 10
+
 var comma = regexp.MustCompile(`(?i),\s+(and|or)\s+`)
 
 var operators = regexp.MustCompile(`(?i)\s+(and|or)\s+|[()]|$`)
@@ -124,6 +127,9 @@ var operators = regexp.MustCompile(`(?i)\s+(and|or)\s+|[()]|$`)
 // expression translates the words of a distribution. In Debian's, a comma binds less than the words
 // behind it. What is no expression is one licence as a whole, with its words as the name.
 func (g *graph) expression(words string, texts map[string]string) string {
+	if len(words) > maxWords {
+		return g.ownLicence(words, texts)
+	}
 	if at := comma.FindStringSubmatchIndex(words); at != nil {
 		left := g.expression(words[:at[0]], texts)
 		right := g.expression(words[at[1]:], texts)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -79,8 +78,7 @@ func Open(
 		}
 		named, err := c.Open(ctx, ref, registry.OpenOptions{Arch: a.Name, Part: registry.Layers})
 		_, other := errors.AsType[*oci.PlatformError](err)
-		// a layout may have names for one architecture only
-		if other || errors.Is(err, fs.ErrNotExist) {
+		if other {
 			missing = err
 			continue
 		}

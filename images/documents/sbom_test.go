@@ -96,6 +96,7 @@ func TestExpression(t *testing.T) {
 		"GPL-2+": "GPL-2.0-or-later", "LGPL-2.1": "LGPL-2.1-only", "GPLv3+": "GPL-3.0-or-later", "GPL-2.0-only": "GPL-2.0-only", "GPL-9": "REF", "Expat": "MIT",
 		"GPL-2+ or MIT": "GPL-2.0-or-later OR MIT", "MIT AND (ISC OR zlib)": "MIT AND (ISC OR Zlib)", "GPL-2 or Expat, and ISC": "(GPL-2.0-only OR MIT) AND (ISC)",
 		"GPL-2+ with OpenSSL exception": "REF", "BSD and ASL 2.0": "REF AND Apache-2.0", "(MIT": "REF", "MIT) or ISC": "REF", "MIT or": "REF", "a (b) c": "REF", "() and MIT": "REF", "\x1b[31m": "REF",
+		strings.Repeat("MIT, or ", 50_000) + "MIT": "REF",
 	} {
 		g := newGraph(Model{Images: []*ImageContent{{}}})
 		assert.Equalf(t, want, ref.ReplaceAllString(g.expression(words, nil), "REF"), "%q", words)

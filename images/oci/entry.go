@@ -65,8 +65,15 @@ func (l LocalRef) entry(arch string, entries []v1.Descriptor) (found v1.Descript
 		)
 	case l.tag != "":
 		return found, absentf("it holds no image named %s, only: %s", l.tag, have)
+	case len(entries) == 0:
+		return found, absentf("it holds no image")
 	}
-	return found, absentf("it holds no image for linux/%s", arch)
+	var platforms []string
+	for _, d := range entries {
+		platforms = append(platforms, d.Platform.String()) // one without a platform fits
+	}
+	slices.Sort(platforms)
+	return found, &PlatformError{Ref: "it", Want: "linux/" + arch, Have: slices.Compact(platforms)}
 }
 
 // nameTwice returns a name that several entries have, "" for none.
