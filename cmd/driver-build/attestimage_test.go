@@ -76,7 +76,10 @@ func TestSignImage(t *testing.T) {
 		}
 		done = append(done, public)
 	}
+	const tag = "/v2/gpu/driver/manifests/1"
+	before := u.Requests(tag)
 	r = u.Run(t, "verify", repository+":1", "--key", public)
+	assert.Equal(t, before+1, u.Requests(tag)) // it could move: what was signed is what is examined
 	assert.Contains(t, r.Stdout, " as "+repository+", "+repository+":1")
 	u.Run(t, "verify", repository+":1", "--key", private).Want(t, session.ExitUsage, "openssl pkey")
 	u.Run(t, "sign-image", repository+":1", "--image-key", public).Want(t, session.ExitUsage, "give the private key")

@@ -166,6 +166,9 @@ func (o *verifyFlags) examine(
 		if err != nil {
 			return nil, err
 		}
+		if signed.Repository != "" { // the tag may move meanwhile
+			image = signed.Repository + "@" + signed.Digest.String()
+		}
 	}
 	examiner := verify.Examiner{Store: s.Builder.Store, Observe: s.Builder.Observe}
 	options := verify.Options{Signers: o.again.Certificates, AllowedLayers: o.layers}
@@ -211,11 +214,6 @@ func (o *verifyFlags) tryCompile(
 	case err != nil:
 		return nil, err
 	}
-	return []verify.Finding{
-		{
-			Severity: verify.Note,
-			Rule:     "compile",
-			Message:  "nvidia and nvidia-uvm compile for kernel " + release,
-		},
-	}, nil
+	const text = "nvidia and nvidia-uvm compile for kernel %s"
+	return []verify.Finding{verify.NewFinding(verify.Note, "compile", "", text, release)}, nil
 }
