@@ -150,9 +150,9 @@ func (a *Agent) act(ctx context.Context, st status.Snapshot) (time.Duration, err
 	if !a.wantsFreeNode(st) {
 		return 0, nil
 	}
-	if asker := n.Metadata.Annotations[status.SafeLoadAnnotation]; asker != a.cfg.Pod &&
-		(asker != "" || a.grantedTo == "" || a.grantedTo != st.Instance) {
-		// the driver has not asked yet, or is not the instance that was allowed to continue
+	asker := n.Metadata.Annotations[status.SafeLoadAnnotation]
+	wasAllowed := asker == "" && st.Instance != "" && st.Instance == a.grantedTo
+	if asker != a.cfg.Pod && !wasAllowed { // it has not asked yet
 		return clusterRetry, nil
 	}
 	l, err := a.sweep(ctx, a.toPause(n.Metadata.Labels), true)

@@ -292,7 +292,10 @@ var cases = []struct {
 	{"disk unknown", Disk, nil, func(i *Input) {
 		i.Free = func(string) (Space, error) { return Space{}, os.ErrPermission }
 	}, Skipped, "not known", ""},
-	{"disk of this machine", Disk, nil, func(i *Input) { i.Free, i.NeedDisk = nil, 1 }, OK, "free in /state/nvidia-driver", ""},
+	{"disk of this machine", Disk, nil, func(i *Input) {
+		i.Free, i.CanCompile = nil, false
+		i.Staging = func() (need, spare Space) { return Space{Bytes: 1}, Space{} }
+	}, OK, "free in /state/nvidia-driver", ""},
 	{"nothing to compile", Disk, nil, func(i *Input) { i.CanCompile = false }, Skipped, "nothing", ""},
 	{"no disk needed", Disk, nil, func(i *Input) { i.StateDir = "" }, Skipped, "nothing", ""},
 }

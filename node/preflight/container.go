@@ -115,7 +115,11 @@ func (in *Input) sameMounts() bool {
 	return err == nil && ours == theirs
 }
 
-// mountOf finds the mount that contains a path.
+// mountOf finds the mount that contains a path, which may have links.
 func (in *Input) mountOf(path string) (mounttable.Mount, error) {
+	path, err := mounttable.RealPath(path)
+	if err != nil {
+		return mounttable.Mount{}, err
+	}
 	return mounttable.ContainingIn(filepath.Join(in.Proc, "self/mountinfo"), path)
 }

@@ -13,6 +13,16 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
+// The folder may be named by a path with a link, as /var/run/nvidia is.
+func TestRunDirByLink(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, map[string]string{"run/nvidia/": "", "var/run": "-> ../run"})
+	testfile.Write(t, m.dir+"/proc/self/mountinfo", strings.ReplaceAll(goodMounts, "/run/nvidia", m.dir+"/run/nvidia"))
+	in := m.input()
+	in.RunDir = m.dir + "/var/run/nvidia"
+	assert.Equal(t, OK, find(t, Run(t.Context(), in), "run-shared").Status)
+}
+
 // What is in the place of a folder that a start makes is found, whatever it is, and named with a remedy.
 func TestPlacesOfFolders(t *testing.T) {
 	t.Parallel()

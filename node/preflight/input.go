@@ -20,11 +20,8 @@ type Loading struct {
 	Path string
 }
 
-// Disk space for a compile of the modules, when Input does not say.
-const (
-	defaultNeedDisk = 1 << 30
-	compileInodes   = 100 // modules, their list and the log
-)
+// compileSpace is what a compile of the modules takes: the modules, their list and the log.
+var compileSpace = Space{Bytes: 1 << 30, Inodes: 100}
 
 // Input holds the facts for the checks. The zero values of the paths mean those of a running
 // system.
@@ -86,7 +83,6 @@ type Input struct {
 	CompilerErr    error  // why there is no compiler
 	WantedGCC      string // the compiler of the kernel, if it differs from Compiler
 
-	NeedDisk uint64 // bytes; 0: the default for a compile
 	StateDir string // folder of cache, logs and staged roots: "/var/lib/nvidia-driver"
 	// Staging returns what the driver root will take there, and what it can free for that; nil:
 	// nothing.
@@ -103,9 +99,6 @@ func (in *Input) defaults() {
 	in.Root = cmp.Or(in.Root, "/")
 	in.Host = cmp.Or(in.Host, "/proc/1/root")
 	in.RunDir = cmp.Or(in.RunDir, "/run/nvidia")
-	if in.NeedDisk == 0 && !in.HaveModules && in.CanCompile {
-		in.NeedDisk = defaultNeedDisk
-	}
 	if in.Now == nil {
 		in.Now = time.Now
 	}

@@ -201,14 +201,16 @@ func checkCompiler(in *Input) Check {
 }
 
 func checkDisk(in *Input) Check {
-	var need, spare Space
+	var compile, need, spare Space
+	if !in.HaveModules && in.CanCompile {
+		compile = compileSpace
+	}
 	if in.Staging != nil {
 		need, spare = in.Staging()
 	}
-	if in.NeedDisk > 0 {
-		need.Inodes += compileInodes
-	}
-	if need.Bytes+need.Inodes == 0 || in.StateDir == "" {
+	need.Bytes += compile.Bytes
+	need.Inodes += compile.Inodes
+	if need == (Space{}) || in.StateDir == "" {
 		return skip("nothing has to be stored")
 	}
 	if what := notFolder(in.StateDir, "", "roots", "modules"); what != "" {
@@ -218,27 +220,26 @@ func checkDisk(in *Input) Check {
 	for !exists(dir) && dir != "/" && dir != "." {
 		dir = filepath.Dir(filepath.Clean(dir)) // the folder will be created
 	}
-	const orNone = "Free space there, or mount a larger file system, or no folder: then the image itself is served."
 	free, err := in.Free(dir)
 	switch {
 	case err != nil:
 		return skip("free space of %s is not known: %v", in.StateDir, err)
-	case free.Bytes < in.NeedDisk:
+	case free.Bytes < compile.Bytes:
 		return block(
 			"Free space there, or mount a larger file system.",
 			"%s are free in %s, %s are needed",
 			size(free.Bytes),
 			in.StateDir,
-			size(in.NeedDisk),
+			size(compile.Bytes),
 		)
-	case free.Bytes+spare.Bytes < in.NeedDisk+need.Bytes:
+	case free.Bytes+spare.Bytes < need.Bytes:
 		return block(
-			orNone,
+			"Free space there, or mount a larger file system, or no folder: then the image itself is served.",
 			"%s are free in %s, and %s in driver roots that nobody mounts; copying the driver root there takes %s",
 			size(free.Bytes),
 			in.StateDir,
 			size(spare.Bytes),
-			size(in.NeedDisk+need.Bytes),
+			size(need.Bytes),
 		)
 	case free.Inodes < need.Inodes && free.Inodes+spare.Inodes < need.Inodes:
 		return block(
