@@ -12,41 +12,30 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// wantedDriver is the driver that an instance would load. Names of modules are those of
-// /proc/modules.
-type wantedDriver struct {
-	Driver, Flavour string
-	Modules         []string // in the order of loading: nvidia is the first
-	Options         kmod.Options
-	Files           []status.Module // the files that would be loaded, if they are known
-	Recorded        []status.Module // what an earlier instance loaded, by its own record
-}
-
 // verdict says what of the loaded driver can stay. The zero value is the one of a node without a
 // driver.
 type verdict struct {
 	// Adopted says that the loaded nvidia is the wanted one. Otherwise the whole driver has to be
 	// replaced.
 	Adopted   bool
-	Lacking   []string // wanted modules that are not loaded beside an adopted nvidia
 	Differing []string // modules that have to be replaced, although the nvidia below them stays
-	// why nvidia cannot stay, or what is wrong with each module of Lacking and Differing
+	// why nvidia cannot stay, or what is wrong with each module beside it: it differs, or is not loaded
 	Reasons []string
 }
 
 // Whole reports whether the loaded driver is the wanted one, with all of its modules.
-func (v verdict) Whole() bool { return v.Adopted && len(v.Lacking) == 0 && len(v.Differing) == 0 }
+func (v verdict) Whole() bool { return v.Adopted && len(v.Reasons) == 0 }
 
 // compare compares the loaded driver with the wanted one: version, flavour, build (srcversion) and
-// parameters of each module.
-func compare(k Kernel, w wantedDriver) (v verdict, err error) {
-	for _, name := range w.Modules {
-		why, err := w.differs(k, name)
+// parameters of each module. recorded is what an earlier instance loaded, by its own record.
+func (m ModuleSet) compare(k Kernel, recorded []status.Module) (v verdict, err error) {
+	for _, file := range m.Want.Modules {
+		name := kmod.ModuleName(file)
+		why, err := m.differs(k, name, recorded)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && name == "nvidia":
 			return verdict{}, nil
 		case errors.Is(err, fs.ErrNotExist):
-			v.Lacking = append(v.Lacking, name)
 			v.Reasons = append(v.Reasons, name+" is not loaded")
 			continue
 		case err != nil:
@@ -66,46 +55,46 @@ func compare(k Kernel, w wantedDriver) (v verdict, err error) {
 
 // differs returns the difference between a loaded module and the wanted one; "" if there is none.
 // The error is fs.ErrNotExist if the module is not loaded.
-func (w wantedDriver) differs(k Kernel, name string) (string, error) {
-	m, err := k.Module(name)
+func (m ModuleSet) differs(k Kernel, name string, recorded []status.Module) (string, error) {
+	live, err := k.Module(name)
 	if err != nil {
 		return "", err
 	}
 	if name == "nvidia" {
 		flavour, err := k.Flavour()
-		if err != nil || flavour != w.Flavour {
-			return "the " + flavour + " flavour is loaded, wanted is " + w.Flavour, err
+		if err != nil || flavour != m.Want.Flavour {
+			return "the " + flavour + " flavour is loaded, wanted is " + m.Want.Flavour, err
 		}
 	}
-	if foreign(m, w.Driver) {
-		return fmt.Sprintf("%s %s is loaded, wanted is %s", name, m.Version, w.Driver), nil
+	if foreign(live, m.Want.Driver) {
+		return fmt.Sprintf("%s %s is loaded, wanted is %s", name, live.Version, m.Want.Driver), nil
 	}
-	wanted := w.Options.For(name)
-	old, recorded := status.Named(w.Recorded, name)
-	file, found := status.Named(w.Files, name)
+	wanted := m.Options.For(name)
+	old, known := status.Named(recorded, name)
+	file, found := status.Named(m.files(), name)
 	switch {
-	case recorded && old.SrcVersion != m.SrcVersion:
+	case known && old.SrcVersion != live.SrcVersion:
 		return fmt.Sprintf(
 			"%s was loaded by another program (srcversion %s, ours was %s)",
 			name,
-			m.SrcVersion,
+			live.SrcVersion,
 			old.SrcVersion,
 		), nil
-	case recorded && !slices.Equal(old.Params, wanted):
+	case known && !slices.Equal(old.Params, wanted):
 		return fmt.Sprintf(
 			"%s was loaded with parameters %q, wanted are %q",
 			name,
 			old.Params,
 			wanted,
 		), nil
-	case found && file.SrcVersion != m.SrcVersion:
+	case found && file.SrcVersion != live.SrcVersion:
 		return fmt.Sprintf(
 			"another build of %s is loaded (srcversion %s, ours has %s)",
 			name,
-			m.SrcVersion,
+			live.SrcVersion,
 			file.SrcVersion,
 		), nil
-	case !recorded && !found:
+	case !known && !found:
 		return name + " was loaded by another program: there is no record of it and no file to compare with", nil
 	}
 	shown, err := k.Params(name)

@@ -95,7 +95,7 @@ func (l loading) insertMissing(ctx context.Context) (inTree []string, err error)
 	if err != nil {
 		return inTree, err
 	}
-	err = check(l.Kernel, up.wanted())
+	err = check(l.Kernel, up.ModuleSet)
 	if err != nil {
 		err = errors.Join(err, l.stack().Remove(context.WithoutCancel(ctx), missing))
 	}
@@ -103,8 +103,8 @@ func (l loading) insertMissing(ctx context.Context) (inTree []string, err error)
 }
 
 // check compares the loaded modules with those that were to be loaded.
-func check(k Kernel, wanted wantedDriver) error {
-	live, err := compare(k, wanted)
+func check(k Kernel, wanted ModuleSet) error {
+	live, err := wanted.compare(k, nil)
 	if err != nil {
 		return fmt.Errorf("verify the modules after loading them: %w", err)
 	}

@@ -174,20 +174,20 @@ func (n *Node) rdma() (bool, error) {
 // adopted: load adds the modules that it lacks and replaces only those that differ. Otherwise all
 // of it has to be replaced.
 func (n *Node) compareLoaded(facts Facts) (verdict, error) {
-	wanted := facts.wanted()
+	var recorded []status.Module
 	if facts.Previous != nil && facts.Previous.Source != status.FromHost {
-		wanted.Recorded = facts.Previous.Modules
+		recorded = facts.Previous.Modules
 	}
-	loaded, err := compare(n.Kernel, wanted)
+	loaded, err := facts.compare(n.Kernel, recorded)
 	if err != nil {
 		return loaded, err
 	}
 	switch {
 	case loaded.Whole():
-		n.Log.Info("the driver is loaded as wanted, adopting it", "driver", wanted.Driver)
+		n.Log.Info("the driver is loaded as wanted, adopting it", "driver", facts.Want.Driver)
 	case loaded.Adopted:
 		n.Log.Info("the driver is loaded in part, adopting and completing it",
-			"driver", wanted.Driver, "reason", strings.Join(loaded.Reasons, "; "))
+			"driver", facts.Want.Driver, "reason", strings.Join(loaded.Reasons, "; "))
 	case len(loaded.Reasons) > 0:
 		n.Log.Info("a driver is loaded that has to be replaced", "reason", loaded.Reasons[0])
 	}

@@ -118,20 +118,6 @@ func (m ModuleSet) files() (files []status.Module) {
 	return files
 }
 
-// wanted returns the driver that would be loaded.
-func (m ModuleSet) wanted() wantedDriver {
-	w := wantedDriver{
-		Driver:  m.Want.Driver,
-		Flavour: m.Want.Flavour,
-		Options: m.Options,
-		Files:   m.files(),
-	}
-	for _, file := range m.Want.Modules {
-		w.Modules = append(w.Modules, kmod.ModuleName(file))
-	}
-	return w
-}
-
 // checkParams refuses parameters that the modules do not have, before anything is loaded: the
 // kernel would only log them. Without files there is nothing to check yet.
 func (m ModuleSet) checkParams(folder string) error {
