@@ -30,6 +30,7 @@ type Agent struct {
 	grantedTo     string    // instance of the driver that was allowed to continue
 	otherPod      string    // UID of another pod that owns the record and is still running
 	nextRequest   time.Time // time of the next request to the cluster
+	failures      int       // of steps in a row
 
 	messages     map[string]message // the last one by reason
 	events       *kubernetes.Recorder
@@ -53,8 +54,10 @@ func New(cfg Config, client *kubernetes.Client, log *slog.Logger, releaseMemory 
 const (
 	statusInterval = 2 * time.Second // between reads of the status file, which are cheap
 	sweepInterval  = 2 * time.Second // between requests to the cluster while pods end
-	// until the next request to the cluster: the annotation may be there by then
+	// Until the next request to the cluster: the annotation may be there by then. After requests that
+	// fail it doubles up to mostRetry.
 	clusterRetry    = 10 * time.Second
+	mostRetry       = 30 * time.Second
 	foreignRetry    = 30 * time.Second // until another pod's record is read again
 	shutdownTimeout = 20 * time.Second // for undoing the changes when this process has to end
 )
@@ -122,22 +125,32 @@ func (a *Agent) round(ctx context.Context) {
 		return
 	}
 	wait, err := a.act(ctx, st)
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err == nil:
+		a.failures = 0
+	case ctx.Err() != nil:
+		return
+	default:
+		a.failures++
 		a.report(ctx, reasonFailed, "%v", err)
+	}
+	if err != nil && wait == 0 {
+		wait = grown(clusterRetry, a.failures, mostRetry)
 	}
 	wait = max(wait, min(kubernetes.RetryAfter(err), a.cfg.Timeout))
 	a.nextRequest = time.Now().Add(wait + rand.N(wait/4+1)) //nolint:gosec // jitter: nodes of a cluster that failed together
 	a.releaseMemory()
 }
 
-// act does what the state requires and returns the time until the next step.
+// act does what the state requires and returns the time until the next step; 0 with an error: as
+// after other requests that failed.
 func (a *Agent) act(ctx context.Context, st status.Snapshot) (time.Duration, error) {
 	if a.stillBlocked(ctx) {
 		return a.waitBlocked(ctx, st), nil
 	}
 	n, err := a.getNode(ctx)
 	if err != nil {
-		return clusterRetry, err
+		return 0, err
 	}
 	r, there, err := a.recordOf(n)
 	if err != nil {
@@ -157,7 +170,7 @@ func (a *Agent) act(ctx context.Context, st status.Snapshot) (time.Duration, err
 	}
 	l, err := a.sweep(ctx, a.toPause(n.Metadata.Labels), true)
 	if err != nil {
-		return clusterRetry, err
+		return 0, err
 	}
 	if len(l.refused) > 0 {
 		a.blocked.pods = l

@@ -287,6 +287,7 @@ func TestNoCluster(t *testing.T) {
 				b.State.Denied, b.State.Down = []string{denied}, denied == ""
 				b.run(10 * time.Minute)
 				only := denied == "create events"
+				assert.Equalf(t, true, b.see().calls < 40 || only, "%d requests in ten minutes", b.see().calls)
 				if lines := strings.Count(b.log.String(), "\n"); lines > 30 || (b.see().patches == 0) == only || only && strings.Count(b.log.String(), want) != 1 {
 					t.Errorf("%d lines, %d patches:\n%s", lines, b.see().patches, b.log.String())
 				}

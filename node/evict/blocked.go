@@ -9,9 +9,8 @@ import (
 
 const (
 	// A refused eviction is asked for again after this time, as kubectl drain does. While a trial
-	// is refused, the time doubles up to mostBlockedRetry.
-	blockedRetry     = 5 * time.Second
-	mostBlockedRetry = 30 * time.Second
+	// is refused, the time doubles up to mostRetry.
+	blockedRetry = 5 * time.Second
 	// wholeTrial is the number of rounds after which a blocked trial asks about all pods again, so
 	// that the message about them stays true.
 	wholeTrial = 10
@@ -46,6 +45,6 @@ func (a *Agent) waitBlocked(ctx context.Context, st status.Snapshot) time.Durati
 		a.cfg.Node,
 		a.blocked.pods,
 	)
-	pause := grown(blockedRetry, a.blocked.rounds, mostBlockedRetry)
+	pause := grown(blockedRetry, a.blocked.rounds, mostRetry)
 	return max(pause, min(a.blocked.pods.after, a.cfg.Timeout))
 }

@@ -25,7 +25,7 @@ func (a *Agent) handleRecord(
 	case a.isForeign(r) && !a.wantsFreeNode(st):
 		pods, err := a.pods(ctx)
 		if err != nil {
-			return clusterRetry, err
+			return 0, err
 		}
 		// its own agent undoes the changes
 		if slices.ContainsFunc(
@@ -41,7 +41,7 @@ func (a *Agent) handleRecord(
 	}
 	done, err := a.putBack(ctx, r.UID)
 	if err != nil {
-		return clusterRetry, err
+		return 0, err
 	}
 	a.mayHaveRecord = false
 	if done != "" {
