@@ -146,7 +146,7 @@ func TestUnload(t *testing.T) {
 	})
 }
 
-// The lines for which the tests in virtual machines wait.
+// The lines for which the tests in virtual machines wait, beside those of TestUpgrade and TestInUseAtStop.
 func TestLines(t *testing.T) {
 	stories(t, map[string]string{
 		"start and stop": `
@@ -157,15 +157,6 @@ func TestLines(t *testing.T) {
 			leave 535
 			run 535
 			end log ` + logtest.Adopting + `535\.261\.03\n | log predecessor found left="driver 535\.261\.03 \(proprietary\) up" state=serving\n`,
-		"replaced, and in use": `
-			leave 470, holder comes
-			run 535 1m
-				20s users go
-			end log ` + logtest.ToBeReplaced + `\S | log ` + logtest.WaitsToReplace + `470\.256\.02: .*in use by pid 4711 | log ` + logtest.Unloading + `470\.256\.02\n`,
-		"left in place": `
-			run 535
-				5s holder comes
-			end log ` + logtest.LeftInPlace + `Could not unload NVIDIA driver kernel modules, driver is in use by pid 4711.* | log nvidia-persistenced ends with this container \(GPUs become slow\): start the next one soon`,
 		"a node that is not fit": `
 			unfit
 			run 535 waits

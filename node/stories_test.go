@@ -131,7 +131,7 @@ func TestUpgrade(t *testing.T) {
 			run 535 1m
 				19s see State:waiting | Ready:false | Holders:[pid 4711 (python3) | 470.256.02 must go before 535.261.03 can be loaded | up {Version:470.256.02
 				20s users go
-			end served absent
+			end served absent | log ` + logtest.ToBeReplaced + `\S | log ` + logtest.WaitsToReplace + `470\.256\.02: .*in use by pid 4711 | log ` + logtest.Unloading + `470\.256\.02\n
 			leave 470, holder comes
 			run 535
 			end unserved whole | State:detached | up {Version:470.256.02 | BlockedUnloads:1`,
@@ -229,7 +229,8 @@ func TestInUseAtStop(t *testing.T) {
 		stories(t, map[string]string{policy: `
 			run 535
 				10s holder comes
-			end served whole | State:detached | Holders:[pid 4711 (python3) | in use by pid 4711 | ` + ends + `
+			end served whole | State:detached | Holders:[pid 4711 (python3) | in use by pid 4711 | ` + ends + ` | log ` + logtest.LeftInPlace +
+			`Could not unload NVIDIA driver kernel modules, driver is in use by pid 4711.* | log nvidia-persistenced ends with this container \(GPUs become slow\): start the next one soon
 			well
 			run 535
 			end served absent | -insert nvidia`}, func(n *Node) { n.cfg.OnBusy = policy })
