@@ -118,11 +118,11 @@ func stillLoaded(k Kernel, recorded, files []status.Module) (modules []status.Mo
 	})
 	for _, m := range slices.Concat(recorded, files) {
 		live, err := k.Module(m.Name)
-		if _, have := status.Named(modules, m.Name); err == nil &&
-			live.SrcVersion == m.SrcVersion &&
-			!have {
-			modules = append(modules, m)
+		_, have := status.Named(modules, m.Name)
+		if have || err != nil || live.SrcVersion != m.SrcVersion {
+			continue
 		}
+		modules = append(modules, m)
 	}
 	return modules
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/driverroot"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -200,8 +201,17 @@ func (b Bake) compile(
 	if err != nil {
 		return nil, "", err
 	}
-	store := status.NewStore(status.Snapshot{}, status.Folder(cfg.Run), log)
+	store, err := b.store(log)
+	if err != nil {
+		return nil, "", err
+	}
 	return node.New(cfg, m, node.Options{Log: log, Status: store}).Compile(ctx, release)
+}
+
+// store has the status of a driver that a container left on this machine: its modules stay.
+func (b Bake) store(log *slog.Logger) (*status.Store, error) {
+	boot, err := driverroot.BootID()
+	return status.NewStore(status.Snapshot{BootID: boot}, status.Folder(b.Config.Run), log), err
 }
 
 // mayMount says whether this process has CAP_SYS_ADMIN. The build of an image (RUN) has not.

@@ -23,6 +23,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/driverroot"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -205,6 +206,9 @@ func TestBakeFails(t *testing.T) {
 	require.NoError(t, errors.Join(os.Remove(file), os.Symlink("elsewhere", file)))
 	assert.ErrorIsf(t, assert.Err(b.Run(t.Context(), logtest.New(t))), unix.ELOOP, "a driver may run")
 	require.NoError(t, os.Remove(file))
+	left := status.Snapshot{Schema: status.Schema, BootID: require.Value(driverroot.BootID())(t), State: status.Detached, Up: &status.Driver{Version: v535}}
+	require.NoError(t, status.Folder(b.Config.Run).Save(left))
+	assert.Equalf(t, v535, require.Value(b.store(logtest.New(t)))(t).Predecessor().Up.Version, "a driver that was left in use")
 	unlock := require.Value(b.lock())(t)
 	assert.ErrorIsf(t, assert.Err(b.Run(t.Context(), logtest.New(t))), lock.ErrHeld, "two bakes")
 	unlock()

@@ -237,14 +237,18 @@ func linesAbout(gpu string, lines []string) []string {
 	_, short, _ := strings.Cut(gpu, ":")
 	device, _, _ := strings.Cut(gpu, ".")
 	var named, general []string
-	for _, l := range lines {
-		l = strings.TrimSpace(l)
+	for _, line := range lines {
+		line = strings.TrimSpace(line)
+		last := func(list []string) []string {
+			list = slices.DeleteFunc(list, func(other string) bool { return other == line })
+			return append(list, line)
+		}
 		switch {
-		case strings.Contains(l, "direct-loading firmware"): // Debian's kernel logs this without any problem
-		case strings.Contains(l, short), strings.Contains(l, "PCI:"+device):
-			named = append(slices.DeleteFunc(named, func(o string) bool { return o == l }), l)
-		case strings.Contains(l, "NVRM") && !pciAddress().MatchString(l):
-			general = append(slices.DeleteFunc(general, func(o string) bool { return o == l }), l)
+		case strings.Contains(line, "direct-loading firmware"): // Debian's kernel logs this without any problem
+		case strings.Contains(line, short), strings.Contains(line, "PCI:"+device):
+			named = last(named)
+		case strings.Contains(line, "NVRM") && !pciAddress().MatchString(line):
+			general = last(general)
 		}
 	}
 	if len(named) == 0 {
