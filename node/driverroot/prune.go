@@ -25,7 +25,7 @@ func (r *Root) Prune(ctx context.Context, needed []string) error {
 	}
 	err := r.Sync(ctx)
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // see above
 	}
 	if err != nil {
 		r.Log.Warn("the driver root is not on the disk yet", "error", err)
