@@ -184,6 +184,7 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 		)
 	}
 	var file string
+	var form fetch.File
 	again := fetch.Retry{
 		Attempts: 4,
 		Backoff:  cmp.Or(o.Fetch.Backoff, time.Second),
@@ -193,16 +194,18 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 	}
 	// A server behind the one that sent the Release file may be a little behind it.
 	_, err := again.Do(ctx, func(ctx context.Context) (_ bool, err error) {
-		file, err = j.fetch(ctx, o.Fetch, choices)
+		file, form, err = j.fetch(ctx, o.Fetch, choices)
 		return false, err
 	})
 	if err != nil {
 		return nil, err
 	}
 	var entries []entry
-	err = compression.Unpack(ctx.Err, file, plain.Size, func(in io.Reader) (err error) {
-		entries, err = j.read(in, o)
-		return err
+	err = fetch.Pinned(ctx, file, form, func(in io.Reader) error {
+		return compression.Unpack(in, plain.Size, func(in io.Reader) (err error) {
+			entries, err = j.read(in, o)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, distros.BadIndex("%w", err)
@@ -216,7 +219,7 @@ func (j job) fetch(
 	ctx context.Context,
 	client *fetch.Client,
 	choices []choice,
-) (file string, err error) {
+) (file string, form fetch.File, err error) {
 	var missing []error
 	for _, c := range choices {
 		for _, url := range j.urls(c) {
@@ -225,20 +228,20 @@ func (j job) fetch(
 			var mismatch *fetch.MismatchError
 			switch {
 			case err == nil:
-				return file, nil
+				return file, c.File, nil
 			case errors.As(err, &mismatch):
-				return "", fmt.Errorf(
+				return "", form, fmt.Errorf(
 					"%w (a mirror in the middle of an update? then try again in some minutes): %w",
 					distros.ErrIndex,
 					err,
 				)
 			case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fetch.ErrOffline):
-				return "", err
+				return "", form, err
 			}
 			missing = append(missing, err)
 		}
 	}
-	return "", errors.Join(missing...)
+	return "", form, errors.Join(missing...)
 }
 
 func (j job) urls(c choice) []string {

@@ -3,10 +3,12 @@ package apt
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -343,6 +345,23 @@ func TestOlderReleaseIsRefused(t *testing.T) {
 	o.AllowRollback = true
 	got := require.Value(require.Value(openIndex(t.Context(), o))(t).Resolve(nil, []string{"a"}))(t)
 	assert.Equal(t, "a 1", short(got))
+}
+
+// TestDamagedIndex: an index that the disk damaged after its download is named as that, and is downloaded again
+// once it is removed.
+func TestDamagedIndex(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.Endings = []string{".gz"}
+	a.publish(t, keys().ed)
+	o := a.options(t)
+	require.Value(openIndex(t.Context(), o))(t)
+	index := o.Fetch.Store.Path(fmt.Sprintf("%x", sha256.Sum256(a.Files["/debian/dists/bookworm/main/binary-amd64/Packages.gz"])))
+	require.NoError(t, os.Remove(index))
+	require.NoError(t, os.WriteFile(index, make([]byte, len(a.Files["/debian/dists/bookworm/main/binary-amd64/Packages.gz"])), 0o600))
+	damage := require.ErrorAs[*fetch.MismatchError](t, assert.Err(openIndex(t.Context(), o)))
+	assert.Equal(t, 1, require.Value(o.Fetch.Store.RemoveDamaged(damage.Want))(t))
+	require.Value(openIndex(t.Context(), o))(t)
 }
 
 // One server of a mirror may have a Release file before another has its indexes.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -156,15 +155,10 @@ func (c *content) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Unpack passes the content of a file, in whatever compression, to read. More bytes than limit are
-// an error, and so is what stop returns.
-func Unpack(stop func() error, file string, limit int64, read func(io.Reader) error) error {
-	f, err := os.Open(file) //nolint:gosec // a path in the store
-	if err != nil {
-		return err
-	}
-	defer f.Close() //nolint:errcheck // read only
-	in := bufio.NewReaderSize(f, 128<<10)
+// Unpack passes the content of a stream, in whatever compression, to read. More bytes than limit are
+// an error.
+func Unpack(stream io.Reader, limit int64, read func(io.Reader) error) error {
+	in := bufio.NewReaderSize(stream, 128<<10)
 	kind, err := Detect(in)
 	if err != nil {
 		return err
@@ -175,7 +169,7 @@ func Unpack(stop func() error, file string, limit int64, read func(io.Reader) er
 	}
 	defer out.Close() //nolint:errcheck // read only
 	tooMuch := fmt.Errorf("it unpacks to more bytes than %d", limit)
-	return read(&bounded.Limited{Reader: out, Left: limit, Err: tooMuch, Stop: stop})
+	return read(&bounded.Limited{Reader: out, Left: limit, Err: tooMuch})
 }
 
 // classify tells an error of the stream's source, which decoders may replace by their own, from

@@ -2,13 +2,20 @@ package fetch
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
+	"io"
+	"math"
+	"os"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/redact"
 )
 
 // kind returns the kind of a digest: "sha256", "sha512", or "" for anything else.
@@ -102,6 +109,30 @@ func (s sums) reset() {
 
 func (s sums) sha256() string { return hex.EncodeToString(s.hash256.Sum(nil)) }
 func (s sums) sha512() string { return hex.EncodeToString(s.hash512.Sum(nil)) }
+
+// Pinned has read take the content of a downloaded file, and compares its digest once more: the file
+// may have changed since it was downloaded. Another digest is a *MismatchError, which counts more
+// than what read makes of the content.
+func Pinned(ctx context.Context, name string, want File, read func(io.Reader) error) (err error) {
+	f, err := os.Open(name) //nolint:gosec // a path in the store
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	sums := newSums(want)
+	stop := func() error { return context.Cause(ctx) }
+	in := io.TeeReader(&bounded.Limited{Reader: f, Left: math.MaxInt64, Stop: stop}, sums)
+	wrong := read(in)
+	_, err = io.Copy(io.Discard, in)
+	if err != nil {
+		return err
+	}
+	digest, got := sums.compare(want)
+	if got != digest {
+		return &MismatchError{URL: redact.URL(want.URL), Want: digest, Got: got}
+	}
+	return wrong
+}
 
 // compare returns the wanted and the actual digest; of two digests, one that differs.
 func (s sums) compare(f File) (want, got string) {

@@ -4,6 +4,8 @@ import (
 	"crypto/sha512"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -56,6 +58,26 @@ func TestSHA512(t *testing.T) {
 		if _, cached, err := c.Get(t.Context(), File{URL: f.URL, SHA512: f.SHA512}, nil); err != nil || cached || !c.Store.Has(f.SHA512) {
 			t.Errorf("Get after the blob was removed = %v, %v", cached, err)
 		}
+	}
+}
+
+// TestPinned: what changed since its download is found while it is read, by either digest, and goes.
+func TestPinned(t *testing.T) {
+	t.Parallel()
+	data := content(1000)
+	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r, data) })
+	none := func(io.Reader) error { return fs.ErrInvalid }
+	for _, f := range []File{{URL: srv.URL, SHA256: digest(data)}, {URL: srv.URL, SHA512: longDigest(data)}} {
+		c := newClient(t)
+		path, _, err := c.Get(t.Context(), f, nil)
+		require.NoError(t, err)
+		assert.ErrorIs(t, Pinned(t.Context(), path, f, none), fs.ErrInvalid)
+		require.NoError(t, os.Chmod(path, 0o600))
+		require.NoError(t, os.WriteFile(path, make([]byte, len(data)), 0o600))
+		damage := require.ErrorAs[*MismatchError](t, Pinned(t.Context(), path, f, none))
+		assert.Equal(t, 1, require.Value(c.Store.RemoveDamaged(damage.Want))(t))
+		_, cached, err := c.Get(t.Context(), f, nil)
+		assert.Equalf(t, false, cached || err != nil, "again: %v", err)
 	}
 }
 

@@ -171,11 +171,12 @@ func (s *Store) move(f *os.File, digest string) error {
 	return nil
 }
 
-// RemoveDamaged looks whether stored content with a sha256 is what its name says. If not, something
+// RemoveDamaged looks whether stored content with a digest is what its name says. If not, something
 // damaged the disk or the file: RemoveDamaged then reads everything in the store and removes what
 // is damaged, so that it counts as missing.
 func (s *Store) RemoveDamaged(digest string) (removed int, err error) {
-	if kind(digest) != "sha256" || s.isSound(digest) {
+	path := s.Path(digest)
+	if path == "" || s.isSound(filepath.Base(path)) {
 		return 0, nil
 	}
 	all, err := os.ReadDir(filepath.Join(s.dir, blobsDir))

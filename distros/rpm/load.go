@@ -121,7 +121,9 @@ func (r *repo) read(
 	if err != nil {
 		return fmt.Errorf("list %s: %w", name, err)
 	}
-	err = compression.Unpack(ctx.Err, file, cmp.Or(l.Unpacked, limit), read)
+	err = fetch.Pinned(ctx, file, l.Sum, func(in io.Reader) error {
+		return compression.Unpack(in, cmp.Or(l.Unpacked, limit), read)
+	})
 	if err != nil && ctx.Err() == nil {
 		err = distros.BadIndex("%w", err)
 	}

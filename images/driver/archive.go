@@ -3,12 +3,8 @@ package driver
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -42,7 +38,7 @@ func readArchive(
 	}
 	raw := rootfs.New(spool, nil)
 	var done int64
-	err = pinned(ctx, file, *archive, func(in io.Reader) error {
+	err = fetch.Pinned(ctx, file, *archive, func(in io.Reader) error {
 		return unpack(in, env.XZ.Open(ctx), r, func(m runfile.Member, content io.Reader) error {
 			done += m.Size
 			step.Work("unpack", done, 0)
@@ -56,32 +52,6 @@ func readArchive(
 		return nil, fmt.Errorf("%s: %w", archive.URL, err)
 	}
 	return install(raw, r, spool)
-}
-
-// pinned has read take the content of a downloaded file, and compares its digest once more: the
-// file may have changed since it was downloaded. Another digest counts more than what read makes of
-// it.
-func pinned(
-	ctx context.Context,
-	name string,
-	want fetch.File,
-	read func(io.Reader) error,
-) (err error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	sum := sha256.New()
-	in := io.TeeReader(rootfs.Cancellable(ctx, f), sum)
-	wrong := read(in)
-	if _, err := io.Copy(io.Discard, in); err != nil {
-		return err
-	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != want.SHA256 {
-		return &fetch.MismatchError{URL: want.URL, Want: want.SHA256, Got: got}
-	}
-	return wrong
 }
 
 type takeMember = func(m runfile.Member, content io.Reader) error

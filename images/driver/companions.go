@@ -90,7 +90,7 @@ func readCompanion(
 	if err != nil {
 		return err
 	}
-	err = pinned(ctx, file, *c.File, func(in io.Reader) error {
+	err = fetch.Pinned(ctx, file, *c.File, func(in io.Reader) error {
 		return takeCompanionArchive(in, env.XZ.Open(ctx), c, tree)
 	})
 	if err != nil {

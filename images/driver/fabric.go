@@ -180,7 +180,7 @@ func readComponent(
 		}
 		return tree.AddFile(name, m.Mode&0o755|0o444, m.Size, content)
 	}
-	err := pinned(ctx, file, c.File, func(in io.Reader) error {
+	err := fetch.Pinned(ctx, file, c.File, func(in io.Reader) error {
 		return extractRedist(in, env.XZ.Open(ctx), known.archives, c.Version, r.Arch, take)
 	})
 	if err != nil {

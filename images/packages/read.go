@@ -2,10 +2,8 @@ package packages
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 
 	"golang.org/x/sync/errgroup"
@@ -70,7 +68,7 @@ func (r Reader) download(
 	p distros.Package,
 	step *progress.Step,
 	use func(io.Reader) error,
-) (err error) {
+) error {
 	client, err := r.Client(p.URL)
 	if err != nil {
 		return err
@@ -79,10 +77,5 @@ func (r Reader) download(
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	return use(f)
+	return fetch.Pinned(ctx, file, recipe.PackageFile(p), use)
 }
