@@ -20,14 +20,14 @@ func ExampleNode_Run() {
 	_, n := machine.begin(life{version: v535, source: status.FromImage})
 	ctx, stop := context.WithCancel(context.Background())
 	n.Served = func() {
-		for _, p := range n.Snapshot().Phases {
+		for _, p := range n.Status.Get().Phases {
 			fmt.Print(p.Phase, " ")
 		}
-		fmt.Println("->", n.Snapshot().State)
+		fmt.Println("->", n.Status.Get().State)
 		stop()
 	}
 	err = n.Run(ctx, context.Background())
-	fmt.Println(n.Snapshot().State, err)
+	fmt.Println(n.Status.Get().State, err)
 	// Output:
 	// lock recover survey preflight modules stage replace root load companions nodes daemons verify -> serving
 	// absent <nil>

@@ -30,7 +30,7 @@ func TestHostModules(t *testing.T) {
 		before := maps.Clone(w.modules)
 		e := w.run(life{version: v535, param: "NVreg_A=1"}, func(n *Node) {
 			n.Served = func() {
-				st := n.Snapshot()
+				st := n.Status.Get()
 				assert.Equal(t, status.FromHost, st.Up.Source)
 				assert.Equal(t, 3, len(st.Up.Modules))
 				assert.Contains(t, strings.Join(st.Warnings, "\n"), "nvidia: the system of this node loaded it with other parameters: ")

@@ -25,7 +25,7 @@ type Node struct {
 // Options are what an instance needs besides its machine.
 type Options struct {
 	Log    *slog.Logger  // required
-	Status *status.Store // required
+	Status *status.Store // required; it is current also while no file has it: status.Snapshot.Holding
 	Choice string        // see status.Snapshot
 	// Served is called when the start is complete and the long wait begins: the memory of the start
 	// can be freed. Run needs it, and Ended.
@@ -63,14 +63,6 @@ func (n *Node) saying(log *slog.Logger, st *status.Store) *Node {
 	other.Status = st
 	return &other
 }
-
-// Snapshot returns the current status, also while the instance waits for the lock, when no file has
-// it (status.Snapshot.Holding). Data that it points to does not change any more.
-func (n *Node) Snapshot() status.Snapshot { return n.Status.Get() }
-
-// Changed returns a channel that has an element when Snapshot may return something new, see
-// status.Store.Changed.
-func (n *Node) Changed() <-chan struct{} { return n.Status.Changed() }
 
 // AskUsage asks the driver for memory and utilisation of its GPUs while it serves, for metrics. The
 // error is ErrNotReady if it serves no GPU.

@@ -51,7 +51,7 @@ func TestTwoInstances(t *testing.T) {
 		go func() { ended <- n1.Run(ctx, t.Context()) }()
 		time.Sleep(3 * time.Second)
 		i, waiting := w.begin(life{version: v535})
-		w.at(3*time.Second, func() { shown = waiting.Snapshot() })
+		w.at(3*time.Second, func() { shown = waiting.Status.Get() })
 		stopCtx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		saved := *w.saved
@@ -233,15 +233,15 @@ func TestSnapshotOfALife(t *testing.T) {
 		ended := make(chan struct{})
 		e := w.run(life{version: v535}, func(node *Node) {
 			n, i = node, node.Kernel.(*instance)
-			n.Ended = func() { last, locked = n.Snapshot(), i.holds }
+			n.Ended = func() { last, locked = n.Status.Get(), i.holds }
 			go func() {
 				defer close(ended)
 				for {
 					select {
 					case <-ctx.Done():
 						return
-					case <-n.Changed():
-						if st := n.Snapshot(); st.Holding() {
+					case <-n.Status.Changed():
+						if st := n.Status.Get(); st.Holding() {
 							seen[st.State] = true
 						}
 					}

@@ -130,7 +130,7 @@ func (p *program) serveOne(
 	defer p.measure(context.WithoutCancel(ctx), n, cfg.Run, reports)() // a stop is measured, too
 	if reports.any() {
 		// The reporter outlives ctx, because it reports the stop too.
-		source := kubernetes.Source{Status: n.Snapshot, Changed: n.Changed()}
+		source := kubernetes.Source{Status: n.Status.Get, Changed: n.Status.Changed()}
 		reporter = kubernetes.StartReporter(
 			context.WithoutCancel(ctx),
 			source,
@@ -200,7 +200,7 @@ func (p *program) measure(
 		return func() {}
 	}
 	server := metrics.New(metrics.Source{
-		Status: n.Snapshot,
+		Status: n.Status.Get,
 		Live:   func() error { return status.Alive(status.InstanceFile, time.Now()) },
 		Ready:  func() error { return status.Mine(run, status.InstanceFile, kmod.System{}) },
 		GPUs:   n.AskUsage,
