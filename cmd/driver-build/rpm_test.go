@@ -35,7 +35,7 @@ func (u *rpmUser) matrix(t *testing.T, words string) result {
 func TestRPMRollback(t *testing.T) {
 	t.Parallel()
 	u := newRPMUser(t, "rocky9")
-	build := "--os rocky9 --driver " + newDriver + " --output oci:" + u.user.Path("dist")
+	build := "--os rocky9 --driver " + newDriver + " --output oci:" + u.Path("dist")
 	u.matrix(t, build).Want(t, 0)
 	u.Revision -= 24 * 3600
 	u.Publish()
@@ -82,10 +82,10 @@ func TestRPMLock(t *testing.T) {
 				driver = oldDriver
 			}
 			target := "--os " + id + " --driver " + driver
-			first := u.matrix(t, target+" --output oci:"+u.user.Path("one")).Want(t, 0)
+			first := u.matrix(t, target+" --output oci:"+u.Path("one")).Want(t, 0)
 			u.Cache = t.TempDir()
 			u.matrix(t, "lock "+target).Want(t, 0)
-			l := require.Value(lockfile.Read(u.user.Path("rpm.lock"), nil))(t)
+			l := require.Value(lockfile.Read(u.Path("rpm.lock"), nil))(t)
 			for _, p := range l.Images[driver+"-"+id+"/amd64"].Recipe.AllPackages() {
 				if u.Signed == (len(p.Keys) > 0) || u.SHA512 == (p.SHA512 == "") || u.SHA512 != (p.SHA256 == "") {
 					t.Errorf("%+v", p)
@@ -93,13 +93,13 @@ func TestRPMLock(t *testing.T) {
 			}
 			indexes := u.Requests("/repodata/")
 			u.Cache = t.TempDir()
-			second := u.matrix(t, target+" --output oci:"+u.user.Path("two")).Want(t, 0)
+			second := u.matrix(t, target+" --output oci:"+u.Path("two")).Want(t, 0)
 			assert.Equalf(t, first.Digest(t), second.Digest(t), "the digests differ")
 			assert.Equalf(t, indexes, u.Requests("/repodata/"), "requests for indexes")
 			u.Cache = t.TempDir()
 			u.matrix(t, "fetch "+target).Want(t, 0)
 			u.Fault(refuse(500, ""))
-			third := u.matrix(t, target+" --offline --output oci:"+u.user.Path("three")).Want(t, 0)
+			third := u.matrix(t, target+" --offline --output oci:"+u.Path("three")).Want(t, 0)
 			assert.Equalf(t, third.Digest(t), first.Digest(t), "the digests differ offline")
 			u.Fault(nil)
 			u.matrix(t, "lock --check "+target).Want(t, 0)
@@ -119,5 +119,5 @@ func TestRPMLockSignature(t *testing.T) {
 	u.Find("kmod").Unsigned = true
 	u.Publish()
 	u.matrix(t, "lock --os rocky9 --driver "+newDriver).Want(t, 0)
-	u.matrix(t, "--os rocky9 --driver "+newDriver+" --output oci:"+u.user.Path("x")).Want(t, 5, "package kmod 28-9.el9", "it is not signed")
+	u.matrix(t, "--os rocky9 --driver "+newDriver+" --output oci:"+u.Path("x")).Want(t, 5, "package kmod 28-9.el9", "it is not signed")
 }
