@@ -56,6 +56,7 @@ func TestVerifyRules(t *testing.T) {
 			{Name: "etc/ld.so.conf", Body: strings.Repeat("include ld.so.conf\ninclude a*.conf\n", 1000)},
 			{Name: "etc/a1.conf", Body: strings.Repeat("include a*.conf\n", 1000)}, {Name: "etc/a2.conf", Body: strings.Repeat("include a*.conf\n", 1000)}}},
 		"sets of modules a file": {files: put(recipe.ModulesDir, "x", 0o644)},
+		"thousands of drivers":   {files: manyDrivers(lib+"libcuda.so.", cuda), rule: "driver-version", says: "exactly one version"}, // in seconds
 		"too many names":         {files: put(lib+"libcuda.so."+v, cuda+manyNames(), 0o755), rule: "loaded-by-name", says: "more than 1000 libraries"},
 		"libOpenCL unlinked":     {files: put(lib+"libOpenCL.so.1.0.0", soFile("amd64", "libOpenCL.so.1"), 0o644), rule: "soname", says: "has its soname libOpenCL.so.1: add the link"},
 		"nvvm by name":           {files: put(lib+"libcuda.so."+v, cuda+"\x00libnvidia-nvvm.so.4\x00", 0o755), rule: "loaded-by-name", says: "loads libnvidia-nvvm.so.4 when it needs it, and the image has no libnvidia-nvvm"},
@@ -108,4 +109,12 @@ func manyNames() string {
 		fmt.Fprintf(&b, "\x00libcuda.so.%d\x00", n)
 	}
 	return b.String()
+}
+
+// manyDrivers are libraries of as many drivers, which links make out of one.
+func manyDrivers(name, body string) (all []repotest.File) {
+	for n := range 3000 {
+		all = append(all, repotest.File{Name: fmt.Sprintf("%s535.1.%d", name, n+1), Body: body, Mode: 0o755})
+	}
+	return all
 }

@@ -129,7 +129,8 @@ var jitLibraries = []string{
 // checkLoaded: no dependency in the file says what a library loads by name, so that a profile or a
 // package list that lacks it would be noticed by a program on a node only.
 func checkLoaded(s *subject) {
-	seen := map[string]bool{}
+	seen := map[string]bool{}     // a folder and a name: links may give it many libraries
+	reported := map[string]bool{} // names that are missing
 	for _, f := range s.drivers {
 		if f.version == "" || f.elf == nil || !recipe.HasPrefix(loaders, path.Base(f.Path)) {
 			continue
@@ -139,17 +140,18 @@ func checkLoaded(s *subject) {
 			s.fail(f.Path, "cannot be read: %v", err)
 			continue
 		}
-		beside := s.below(path.Dir(f.Path))
+		dir := path.Dir(f.Path)
 		for _, name := range names {
 			stem := loadedName.FindStringSubmatch(name)[1]
-			if seen[stem] ||
-				slices.ContainsFunc(
-					beside,
-					func(p string) bool { return strings.HasPrefix(path.Base(p)+".", "lib"+stem+".so.") },
-				) {
+			if seen[dir+" "+stem] || reported[stem] {
 				continue
 			}
-			seen[stem] = true
+			seen[dir+" "+stem] = true
+			isIt := func(p string) bool { return strings.HasPrefix(path.Base(p)+".", "lib"+stem+".so.") }
+			if slices.ContainsFunc(s.below(dir), isIt) {
+				continue
+			}
+			reported[stem] = true
 			sev := Note
 			if slices.Contains(jitLibraries, stem) {
 				sev = Error
