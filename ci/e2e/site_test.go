@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -84,7 +85,9 @@ func walk(t *testing.T, dir string, pages []string) {
 	list := require.Value(json.Marshal(pages))(t)
 	asked := require.Value(json.Marshal(slices.Collect(maps.Keys(questions))))(t)
 	script := strings.NewReplacer("WIDTH", strconv.Itoa(width), "PAGES", string(list), "QUESTIONS", string(asked)).Replace(walkScript)
-	result, done := seen{}, make(chan struct{})
+	result := seen{}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
 	mux := http.NewServeMux()
 	mux.Handle("/", http.FileServer(http.Dir(dir)))
 	mux.HandleFunc("/walk", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, frame, width, 900, script) })
@@ -92,10 +95,10 @@ func walk(t *testing.T, dir string, pages []string) {
 		if err := json.NewDecoder(r.Body).Decode(&result); err != nil {
 			result.Error = err.Error()
 		}
-		close(done)
+		cancel()
 	})
 	b := browser.New(t, mux)
-	b.Run(t, done, 10*time.Minute, "/walk", "--window-size=1600,1000")
+	b.Run(ctx, t, "/walk", "--window-size=1600,1000")
 	if result.Error != "" || len(result.Pages) != len(pages) {
 		t.Fatalf("%d of %d pages: %s", len(result.Pages), len(pages), result.Error)
 	}

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"context"
 	"encoding/json"
 	"html"
 	"net/http"
@@ -38,7 +39,9 @@ func newBrowser(t *testing.T) *browser {
 // run starts Chromium on a path of the server and returns what it printed.
 func (b *browser) run(t *testing.T, path string, args ...string) string {
 	t.Helper()
-	return b.Run(t, nil, 2*time.Minute, path, append(args, "--virtual-time-budget=10000")...)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	return b.Run(ctx, t, path, append(args, "--virtual-time-budget=10000")...)
 }
 
 // measured is what the script in the frame around a page finds.
