@@ -97,7 +97,7 @@ func TestOtherMirrorForLists(t *testing.T) {
 	checkBasics(t, x, base+"/half")
 	r.Lock()
 	defer r.Unlock()
-	assert.Equalf(t, 1, r.Requests["/os/repodata/primary.xml.gz"], "the second mirror was not asked")
+	assert.Equalf(t, 1, r.Requests["GET /os/repodata/primary.xml.gz"], "the second mirror was not asked")
 }
 
 func TestMirrorOfMirrorList(t *testing.T) {

@@ -119,8 +119,8 @@ func TestFiles(t *testing.T) {
 		if len(got) > 0 {
 			name = got[0].String()
 		}
-		if err != nil || name != c.owner || r.Requests[list] != c.requests {
-			t.Errorf("owners(%s) = %v, %v after %d requests; want %q after %d", c.file, got, err, r.Requests[list], c.owner, c.requests)
+		if err != nil || name != c.owner || r.Requests["GET "+list] != c.requests {
+			t.Errorf("owners(%s) = %v, %v after %d requests; want %q after %d", c.file, got, err, r.Requests["GET "+list], c.owner, c.requests)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())

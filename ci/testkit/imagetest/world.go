@@ -1,16 +1,12 @@
 package imagetest
 
 import (
-	"bytes"
 	"io"
 	"log"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
@@ -27,18 +23,16 @@ const (
 
 // World is a server with everything that a build downloads.
 type World struct {
-	URL      string // of the server, without a final slash
+	*repotest.Server
+
 	Host     string // of the server; its registry has the same address
 	Runs     map[string][]byte
 	Archives map[string]*repotest.Archive // by system
 
-	rows     string   // of systems, in the matrix
-	drivers  []string // versions in the matrix
-	t        testing.TB
-	key      *openpgp.Entity
-	mu       sync.Mutex
-	files    map[string][]byte
-	requests map[string]int
+	rows    string   // of systems, in the matrix
+	drivers []string // versions in the matrix
+	t       testing.TB
+	key     *openpgp.Entity
 	faulty
 }
 
@@ -60,37 +54,25 @@ func New(t testing.TB) *World {
 // start returns a world with a registry, a key and nothing else.
 func start(t testing.TB) *World {
 	w := &World{
+		Server:   repotest.Serve(t),
 		t:        t,
 		Runs:     map[string][]byte{},
 		Archives: map[string]*repotest.Archive{},
-		files:    map[string][]byte{},
-		requests: map[string]int{},
+		key:      repotest.Key("imagetest", 0),
 	}
-	w.key = repotest.Key("imagetest", 0)
+	w.Host = strings.TrimPrefix(w.URL, "http://")
 	images := ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)))
-	server := httptest.NewServer(
-		http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.serve(images, rw, r) }),
-	)
-	t.Cleanup(server.Close)
-	w.URL = server.URL
-	w.Host = strings.TrimPrefix(server.URL, "http://")
-	return w
-}
-
-func (w *World) serve(images http.Handler, rw http.ResponseWriter, r *http.Request) {
-	w.mu.Lock()
-	w.requests[r.Method+" "+r.URL.Path]++
-	data, ok := w.files[r.URL.Path]
-	w.mu.Unlock()
-	switch {
-	case w.answers(rw, r):
-	case strings.HasPrefix(r.URL.Path, "/v2/"):
-		images.ServeHTTP(rw, r)
-	case ok:
-		http.ServeContent(rw, r, "", time.Time{}, bytes.NewReader(data))
-	default:
-		http.NotFound(rw, r)
+	w.First = func(rw http.ResponseWriter, r *http.Request) bool {
+		if w.answers(rw, r) {
+			return true
+		}
+		registry := strings.HasPrefix(r.URL.Path, "/v2/")
+		if registry {
+			images.ServeHTTP(rw, r)
+		}
+		return registry
 	}
+	return w
 }
 
 // faulty is a server with faults.
@@ -113,23 +95,23 @@ func (f *faulty) answers(w http.ResponseWriter, r *http.Request) bool {
 
 // Put serves data under a path that begins with a slash.
 func (w *World) Put(path string, data []byte) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.files[path] = data
+	w.Lock()
+	defer w.Unlock()
+	w.Files[path] = data
 }
 
 // File returns the data that are served under a path.
 func (w *World) File(path string) []byte {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.files[path]
+	w.Lock()
+	defer w.Unlock()
+	return w.Files[path]
 }
 
 // Requests returns the number of requests so far whose method and path ("GET /v2/") contain part.
 func (w *World) Requests(part string) (n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for request, count := range w.requests {
+	w.Lock()
+	defer w.Unlock()
+	for request, count := range w.Server.Requests {
 		if strings.Contains(request, part) {
 			n += count
 		}

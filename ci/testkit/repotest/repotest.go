@@ -13,13 +13,14 @@ import (
 	"time"
 )
 
-// Server serves Files over HTTP and counts the requests by path.
+// Server serves Files over HTTP and counts the requests by method and path: "GET /a".
 type Server struct {
-	sync.Mutex // guards the maps while requests are possible
+	sync.Mutex // guards the fields below URL while requests are possible
 
 	URL      string
 	Files    map[string][]byte
 	Requests map[string]int
+	First    func(http.ResponseWriter, *http.Request) bool // returns true if it has answered
 }
 
 // Serve starts the server of an empty set of files. It ends with the test.
@@ -34,12 +35,15 @@ func Serve(t testing.TB) *Server {
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.Lock()
-	defer s.Unlock()
-	s.Requests[r.URL.Path]++
-	data, ok := s.Files[r.URL.Path]
-	if !ok {
+	s.Requests[r.Method+" "+r.URL.Path]++
+	data, found := s.Files[r.URL.Path]
+	first := s.First
+	s.Unlock()
+	switch {
+	case first != nil && first(w, r):
+	case found:
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
+	default:
 		http.NotFound(w, r)
-		return
 	}
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
 }

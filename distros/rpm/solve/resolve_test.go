@@ -360,7 +360,7 @@ func TestFileLists(t *testing.T) {
 			}))(t)
 			got := require.Value(Resolve(t.Context(), require.Value(releases.Load(t.Context()))(t), metadataOf(described(t, tt.system)), wants(tt.want)))(t)
 			assert.Equalf(t, tt.result, short(got), "Resolve(%s)", tt.want)
-			assert.Equalf(t, tt.asked, server.Requests["/os/repodata/filelists.xml.gz"] > 0, "the lists of files were used")
+			assert.Equalf(t, tt.asked, server.Requests["GET /os/repodata/filelists.xml.gz"] > 0, "the lists of files were used")
 		})
 	}
 }
