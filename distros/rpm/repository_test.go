@@ -33,7 +33,7 @@ type repository struct {
 
 func newRepository(t *testing.T, packages ...repotest.RPM) *repository {
 	t.Helper()
-	s := repotest.Serve(t)
+	s := repotest.Serve(t, nil)
 	r := &repository{s, repotest.NewRepository(t, s.URL, "/os", func(path string, data []byte) { s.Files[path] = data }), s.URL + "/os"}
 	r.Packages, r.ListsOnly, r.Revision, r.Timestamp = packages, true, 1750000000, 1750000000
 	return r

@@ -43,7 +43,7 @@ const (
 // newDistribution makes the distribution. Its modules are signed by a key.
 func newDistribution(t *testing.T, kernel *lab.HostKernel, key *testcert.Pair) distribution {
 	t.Helper()
-	server := repotest.Serve(t)
+	server := repotest.Serve(t, nil)
 	put := func(path string, data []byte) { server.Files[path] = data }
 	archive := repotest.NewArchive(t, "/ubuntu", "jammy", []string{"amd64"}, []string{"restricted"}, put)
 	archive.Signer = repotest.Key("The archive", 0)

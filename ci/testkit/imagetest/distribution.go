@@ -2,8 +2,6 @@ package imagetest
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os/exec"
@@ -13,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
@@ -21,9 +20,10 @@ import (
 // Distribution is Debian's docker-registry (CNCF's Distribution) behind a proxy, without TLS. It
 // has no referrers API.
 type Distribution struct {
+	*repotest.Server
+
 	Host string
 	Dir  string // of its content
-	faulty
 }
 
 // NewDistribution starts the registry, until the test ends. It skips the test outside of the real
@@ -31,17 +31,11 @@ type Distribution struct {
 func NewDistribution(t testing.TB) *Distribution {
 	t.Helper()
 	tool.Real(t, "it needs a real registry")
-	d := &Distribution{Dir: t.TempDir()}
-	host := DockerRegistry(t, d.Dir, "relativeurls: true", "")
+	dir := t.TempDir()
+	host := DockerRegistry(t, dir, "relativeurls: true", "")
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !d.answers(w, r) {
-			proxy.ServeHTTP(w, r)
-		}
-	}))
-	t.Cleanup(server.Close)
-	d.Host = strings.TrimPrefix(server.URL, "http://")
-	return d
+	server := repotest.Serve(t, proxy)
+	return &Distribution{Server: server, Host: strings.TrimPrefix(server.URL, "http://"), Dir: dir}
 }
 
 // registryConfig has the folder of the content, more of the section http, and more sections.

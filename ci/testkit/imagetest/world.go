@@ -5,7 +5,6 @@ import (
 	"log"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
@@ -33,7 +32,6 @@ type World struct {
 	drivers []string // versions in the matrix
 	t       testing.TB
 	key     *openpgp.Entity
-	faulty
 }
 
 // New starts a world with debian12 (amd64, arm64), ubuntu16.04 and ubuntu18.04 (amd64), all
@@ -53,44 +51,22 @@ func New(t testing.TB) *World {
 
 // start returns a world with a registry, a key and nothing else.
 func start(t testing.TB) *World {
-	w := &World{
-		Server:   repotest.Serve(t),
-		t:        t,
+	images := ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)))
+	server := repotest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := http.NotFound
+		if strings.HasPrefix(r.URL.Path, "/v2/") {
+			answer = images.ServeHTTP
+		}
+		answer(w, r)
+	}))
+	return &World{
+		Server:   server,
+		Host:     strings.TrimPrefix(server.URL, "http://"),
 		Runs:     map[string][]byte{},
 		Archives: map[string]*repotest.Archive{},
+		t:        t,
 		key:      repotest.Key("imagetest", 0),
 	}
-	w.Host = strings.TrimPrefix(w.URL, "http://")
-	images := ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)))
-	w.First = func(rw http.ResponseWriter, r *http.Request) bool {
-		if w.answers(rw, r) {
-			return true
-		}
-		registry := strings.HasPrefix(r.URL.Path, "/v2/")
-		if registry {
-			images.ServeHTTP(rw, r)
-		}
-		return registry
-	}
-	return w
-}
-
-// faulty is a server with faults.
-type faulty struct {
-	fault atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
-}
-
-// Fault sets a handler that may answer requests first: it returns true if it has answered. nil
-// removes the handler.
-func (f *faulty) Fault(
-	answer func(http.ResponseWriter, *http.Request) bool,
-) {
-	f.fault.Store(&answer)
-}
-
-func (f *faulty) answers(w http.ResponseWriter, r *http.Request) bool {
-	answer := f.fault.Load()
-	return answer != nil && *answer != nil && (*answer)(w, r)
 }
 
 // Put serves data under a path that begins with a slash.

@@ -15,34 +15,46 @@ import (
 
 // Server serves Files over HTTP and counts the requests by method and path: "GET /a".
 type Server struct {
-	sync.Mutex // guards the fields below URL while requests are possible
+	sync.Mutex // guards the maps while requests are possible
 
 	URL      string
 	Files    map[string][]byte
 	Requests map[string]int
-	First    func(http.ResponseWriter, *http.Request) bool // returns true if it has answered
+
+	others http.Handler
+	fault  func(http.ResponseWriter, *http.Request) bool
 }
 
-// Serve starts the server of an empty set of files. It ends with the test.
-func Serve(t testing.TB) *Server {
+// Serve starts the server of an empty set of files. It ends with the test. others answers requests
+// for anything else; nil: nothing does.
+func Serve(t testing.TB, others http.Handler) *Server {
 	t.Helper()
-	s := &Server{Files: map[string][]byte{}, Requests: map[string]int{}}
+	s := &Server{Files: map[string][]byte{}, Requests: map[string]int{}, others: others}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	s.URL = server.URL
 	return s
 }
 
+// Fault sets what may answer requests first: it returns true if it has answered. nil removes it.
+func (s *Server) Fault(answer func(http.ResponseWriter, *http.Request) bool) {
+	s.Lock()
+	defer s.Unlock()
+	s.fault = answer
+}
+
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.Lock()
 	s.Requests[r.Method+" "+r.URL.Path]++
 	data, found := s.Files[r.URL.Path]
-	first := s.First
+	fault := s.fault
 	s.Unlock()
 	switch {
-	case first != nil && first(w, r):
+	case fault != nil && fault(w, r):
 	case found:
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
+	case s.others != nil:
+		s.others.ServeHTTP(w, r)
 	default:
 		http.NotFound(w, r)
 	}

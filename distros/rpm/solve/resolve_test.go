@@ -340,7 +340,7 @@ func TestFileLists(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			server := repotest.Serve(t)
+			server := repotest.Serve(t, nil)
 			r := repotest.NewRepository(t, server.URL, "/os", func(path string, data []byte) { server.Files[path] = data })
 			r.ListsOnly = true
 			for _, p := range described(t, tt.index) {
