@@ -66,6 +66,8 @@ func another(v reflect.Value) reflect.Value {
 		now.SetBool(!v.Bool())
 	case v.Kind() == reflect.Pointer:
 		now.Set(reflect.New(v.Type().Elem()))
+		first := now.Elem().Field(0) // an empty object is as good as none
+		first.Set(another(first))
 	case v.Kind() == reflect.Map:
 		now.Set(reflect.MakeMap(v.Type()))
 		now.SetMapIndex(reflect.ValueOf("/usr/lib/x86_64-linux-gnu"), reflect.Zero(v.Type().Elem()))

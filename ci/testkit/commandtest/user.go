@@ -59,15 +59,16 @@ func (u *User) Run(t *testing.T, args ...string) Result {
 func (u *User) RunContext(ctx context.Context, t *testing.T, args ...string) Result {
 	t.Helper()
 	require.NoError(t, os.WriteFile(u.Path("matrix.yaml"), []byte(u.Matrix()), 0o644))
-	all := append([]string{}, args...)
-	if len(args) == 0 || strings.HasPrefix(args[0], "-") ||
-		slices.Contains([]string{"list", "fetch", "kernels"}, args[0]) {
-		if !strings.Contains(strings.Join(args, " "), "--matrix") {
-			all = append(all, "--matrix", u.Path("matrix.yaml"))
-		}
+	text := strings.Join(args, " ")
+	command, _, _ := strings.Cut(text, " ")
+	all := slices.Clone(args)
+	withMatrix := command == "" || command[0] == '-' ||
+		slices.Contains([]string{"list", "fetch", "kernels"}, command)
+	if withMatrix && !strings.Contains(text, "--matrix") {
+		all = append(all, "--matrix", u.Path("matrix.yaml"))
 	}
 	all = append(all, "--cache", u.Cache)
-	if !strings.Contains(strings.Join(args, " "), "--progress") {
+	if !strings.Contains(text, "--progress") {
 		all = append(all, "--progress", "plain")
 	}
 	return Call(ctx, t, u.root, u.Env, all...)

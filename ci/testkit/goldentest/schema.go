@@ -2,7 +2,6 @@ package goldentest
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -16,16 +15,10 @@ import (
 // SchemaValidator returns a check of JSON text against a schema of docs/schema.
 func SchemaValidator(t testing.TB, name string) func(text []byte) error {
 	t.Helper()
-	schema := require.Value(
-		os.ReadFile(filepath.Join(require.Value(tool.Project())(t), "docs", "schema", name)),
-	)(t)
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	require.NoError(
-		t,
-		c.AddResource(name, require.Value(jsonschema.UnmarshalJSON(bytes.NewReader(schema)))(t)),
-	)
-	compiled := require.Value(c.Compile(name))(t)
+	file := filepath.Join(require.Value(tool.Project())(t), "docs", "schema", name)
+	compiled := require.Value(c.Compile(file))(t)
 	return func(text []byte) error {
 		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 		if err != nil {
@@ -38,11 +31,6 @@ func SchemaValidator(t testing.TB, name string) func(text []byte) error {
 // Schema validates JSON text.
 func Schema(t testing.TB, name, text string) {
 	t.Helper()
-	assert.NoErrorf(
-		t,
-		SchemaValidator(t, name)([]byte(text)),
-		"it does not match %s:\n%s",
-		name,
-		text,
-	)
+	err := SchemaValidator(t, name)([]byte(text))
+	assert.NoErrorf(t, err, "it does not match %s:\n%s", name, text)
 }

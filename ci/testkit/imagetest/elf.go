@@ -66,14 +66,3 @@ func (e ELF) Bytes() []byte {
 
 // text returns a file with a body, with the usual mode.
 func text(name, body string) repotest.File { return repotest.File{Name: name, Body: body} }
-
-// program returns a program that needs the C library, and others.
-func program(name, arch, note string, needed ...string) repotest.File {
-	file := ELF{Arch: arch, Program: true, Needed: append(needed, "libc.so.6"), Note: note}
-	return repotest.File{Name: name, Mode: 0o755, Body: string(file.Bytes())}
-}
-
-// library returns a shared library.
-func library(name, arch, soname, note string, needed ...string) repotest.File {
-	return text(name, string(ELF{Soname: soname, Needed: needed, Arch: arch, Note: note}.Bytes()))
-}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
@@ -103,7 +104,11 @@ func fileOf(line, arch string) repotest.File {
 		panic("imagetest: no file is described by " + line) //nolint:forbidigo // the lines are constants
 	}
 	f := repotest.File{Name: m[1]}
+	if slices.Contains([]string{"*", "static", "elf", "xlib"}, m[2]) {
+		f.Mode = 0o755
+	}
 	rest := m[3]
+	note, words := noteOf(rest)
 	switch m[2] {
 	case "=":
 		text, cut := strings.CutSuffix(strings.ReplaceAll(rest, `\n`, "\n"), `\`)
@@ -113,7 +118,6 @@ func fileOf(line, arch string) repotest.File {
 		}
 	case "*":
 		f.Body = rest
-		f.Mode = 0o755
 	case "->":
 		f.Link = rest
 	case "<":
@@ -121,16 +125,13 @@ func fileOf(line, arch string) repotest.File {
 		f.Link = rest
 	case "static":
 		f.Body = string(ELF{Arch: arch, Static: true, Note: rest}.Bytes())
-		f.Mode = 0o755
 	case "elf":
-		note, needed := noteOf(rest)
-		f = program(f.Name, arch, path.Base(f.Name)+note, needed...)
-	case "lib", "xlib":
-		note, words := noteOf(rest)
-		f = library(f.Name, arch, words[0], note, words[1:]...)
-	}
-	if m[2] == "xlib" {
-		f.Mode = 0o755
+		needed := append(words, "libc.so.6")
+		note = path.Base(f.Name) + note
+		f.Body = string(ELF{Arch: arch, Program: true, Needed: needed, Note: note}.Bytes())
+	default:
+		library := ELF{Arch: arch, Soname: words[0], Needed: words[1:], Note: note}
+		f.Body = string(library.Bytes())
 	}
 	return f
 }
