@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
@@ -73,7 +71,7 @@ func (a *Agent) step(ctx context.Context, p *progress) (serves bool, err error) 
 		}
 	}
 	if time.Now().After(p.deadline) {
-		return false, a.timeoutError(st, p.left, p.freed, p.err)
+		return false, a.timeoutError(st, p)
 	}
 	return false, nil
 }
@@ -133,31 +131,28 @@ func (a *Agent) free(ctx context.Context) (l sweepResult, free bool, err error) 
 }
 
 // timeoutError says why an attempt is given up.
-func (a *Agent) timeoutError(st status.Snapshot, l sweepResult, freed bool, err error) error {
+func (a *Agent) timeoutError(st status.Snapshot, p *progress) error {
 	switch {
-	case err != nil:
-		return fmt.Errorf("after %s: %w", a.cfg.Timeout, err)
-	case !l.isFree() || !freed:
-		return fmt.Errorf("node %s is not free after %s: %s", a.cfg.Node, a.cfg.Timeout, l)
+	case p.err != nil:
+		return fmt.Errorf("after %s: %w", a.cfg.Timeout, p.err)
+	case !p.left.isFree() || !p.freed:
+		return fmt.Errorf("node %s is not free after %s: %s", a.cfg.Node, a.cfg.Timeout, p.left)
 	}
-	reason := st.Reason
-	if err := st.Confirm(a.cfg.Run, kmod.System{}); err != nil && a.saysServing(st) {
-		reason = err.Error()
-	}
-	parts := []string{
-		fmt.Sprintf(
-			"node %s is free of GPU pods, but driver %s does not serve after %s: state %q",
-			a.cfg.Node,
-			st.Wanted,
-			a.cfg.Timeout,
-			st.State,
-		),
-		reason,
-		l.String(),
-	}
-	return errors.New(
-		strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", "),
+	text := fmt.Sprintf(
+		"node %s is free of GPU pods, but driver %s does not serve after %s: state %q",
+		a.cfg.Node,
+		st.Wanted,
+		a.cfg.Timeout,
+		st.State,
 	)
+	err := st.Confirm(a.cfg.Run, kmod.System{})
+	if err != nil && a.saysServing(st) {
+		return fmt.Errorf("%s, %w", text, err)
+	}
+	if st.Reason != "" {
+		text += ", " + st.Reason
+	}
+	return errors.New(text)
 }
 
 // finish undoes the changes of an attempt and reports the result. When undoing fails, later rounds
