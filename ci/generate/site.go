@@ -124,10 +124,11 @@ func schemaPage(folder string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	page := "---\noutline: 2\n---\n# JSON schemas\n\nOf what programs print with `-o json` and of the files that they read; `docs/schema` has them too.\n"
+	var page strings.Builder
+	page.WriteString("---\noutline: 2\n---\n# JSON schemas\n\nOf what programs print with `-o json` and of the files that they read; `docs/schema` has them too.\n")
 	for _, file := range slices.Sorted(maps.Keys(files)) {
 		name := strings.TrimSuffix(filepath.Base(file), ".schema.json")
-		page += fmt.Sprintf("\n## %s\n\n```json\n%s```\n", name, files[file])
+		fmt.Fprintf(&page, "\n## %s\n\n```json\n%s```\n", name, files[file])
 	}
-	return page, nil
+	return page.String(), nil
 }
