@@ -101,7 +101,7 @@ func (t *transfer) rename(context.Context) (err error) {
 		}
 		t.result.Done = append(t.result.Done, p.Item)
 		for _, d := range p.Documents {
-			err := registry.CheckPublicDocument(p.Repository, p.Repository, d.Raw)
+			err := registry.CheckPublicDocument(p.Repository, d.Raw)
 			if err != nil && !t.AllowPublic {
 				return err
 			}

@@ -56,10 +56,11 @@ func mistake(name, fault string, err error) error {
 // have.
 func Split(text string) (repository, tag, digest string) {
 	repository, digest, _ = strings.Cut(text, "@")
-	if i := strings.LastIndexByte(repository, ':'); i > strings.LastIndexByte(repository, '/') {
-		repository, tag = repository[:i], repository[i+1:]
+	colon := strings.LastIndexByte(repository, ':')
+	if colon <= strings.LastIndexByte(repository, '/') { // of a port, or none
+		return repository, "", digest
 	}
-	return repository, tag, digest
+	return repository[:colon], repository[colon+1:], digest
 }
 
 // CheckImage accepts [REGISTRY/]PATH[:TAG][@DIGEST]. Its error is an *Error.

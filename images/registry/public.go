@@ -69,9 +69,9 @@ func CheckPublicArtifact(what, repository string, open func() (oci.Artifact, err
 	return CheckPublic(what, licence, repository)
 }
 
-// CheckPublicDocument is CheckPublic of a manifest or an index as it is written.
-func CheckPublicDocument(what, repository string, document []byte) error {
-	return CheckPublic(what, annotated(document), repository)
+// CheckPublicDocument is CheckPublic of a manifest or an index as it is written, for a repository.
+func CheckPublicDocument(repository string, document []byte) error {
+	return CheckPublic(repository, annotated(document), repository)
 }
 
 // annotated returns the licence that the annotations of a manifest or an index name, "" for none.

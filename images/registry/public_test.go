@@ -63,7 +63,7 @@ func TestCheckPublicArtifact(t *testing.T) {
 		err := CheckPublicArtifact("x", "ghcr.io/me/driver:1", func() (oci.Artifact, error) { return a, nil })
 		assert.ErrorContainsf(t, err, "licence: aws", "%s", name)
 		raw := require.Value(a.RawManifest())(t)
-		if err := CheckPublicDocument("x", "ghcr.io/me/driver:1", raw); (err == nil) != (strings.HasPrefix(name, "a label") || name == "an index with one") {
+		if err := CheckPublicDocument("ghcr.io/me/driver:1", raw); (err == nil) != (strings.HasPrefix(name, "a label") || name == "an index with one") {
 			t.Errorf("%s as a document: %v", name, err)
 		}
 	}
@@ -73,5 +73,5 @@ func TestCheckPublicArtifact(t *testing.T) {
 	gone := errors.New("gone")
 	assert.ErrorIs(t, CheckPublicArtifact("x", "ghcr.io/me/driver:1", func() (oci.Artifact, error) { return nil, gone }), gone)
 	assert.NoError(t, CheckPublicArtifact("x", "registry.example.com/driver:1", func() (oci.Artifact, error) { return nil, gone }))
-	assert.NoError(t, CheckPublicDocument("x", "ghcr.io/me/driver:1", []byte("{")))
+	assert.NoError(t, CheckPublicDocument("ghcr.io/me/driver:1", []byte("{")))
 }

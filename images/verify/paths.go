@@ -150,8 +150,6 @@ func (s *subject) which(name string) *rootfs.Entry {
 	return nil
 }
 
-func isProgram(
-	e *rootfs.Entry,
-) bool {
+func isProgram(e *rootfs.Entry) bool {
 	return e != nil && e.Kind == rootfs.File && e.Mode&0o111 != 0
 }
