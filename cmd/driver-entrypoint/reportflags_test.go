@@ -46,7 +46,7 @@ func TestMeasure(t *testing.T) {
 	defer taken.Close()
 	var stderr bytes.Buffer
 	p := &program{stderr: &stderr}
-	var n *node.Node
+	n := &node.Node{}
 	p.measure(t.Context(), n, t.TempDir(), reportFlags{metrics: taken.Addr().String()})()
 	p.measure(t.Context(), n, t.TempDir(), reportFlags{})()
 	if text := stderr.String(); !strings.Contains(text, "warning: no metrics: listen tcp") || strings.Count(text, "\n") != 1 {
