@@ -15,8 +15,8 @@ import (
 )
 
 // A driver whose modules came with a container that has ended, from a thin image or a mounted one, is put back by
-// a container of another image whose own driver does not start; so is a driver whose modules a user stopped from
-// going half way. What other programs stacked on its root stays as long as the driver does.
+// a container of another image whose own driver does not start; so is a driver whose modules a user kept from going
+// half way. What other programs stacked on its root stays as long as the driver does.
 func Test31WayBack(t *testing.T) {
 	lab.Gate(t)
 	kernel := lab.Kernel(t, "debian12")
@@ -111,16 +111,17 @@ func stackedUnfit(t *testing.T, g *lab.Guest) {
 const comer = `while [ -d /sys/module/nvidia_modeset ] && [ -d /sys/module/nvidia_uvm ]; do sleep 0.02; done
 exec 3<>/run/nvidia/driver/dev/nvidiactl && echo open && exec sleep 100000`
 
-// userComes: the modules that were unloaded before the user came are loaded again.
+// userComes: the modules that were unloaded before the user came are loaded again, and the user is waited for.
 func userComes(t *testing.T, g *lab.Guest) {
 	n := loads(g)
 	user := g.Process("sh", "-c", comer)
 	p := g.Start(driver("470"))
-	_, out := p.Wait(2 * time.Minute)
+	p.WaitLine(fmt.Sprintf(logtest.WaitsToReplace+`.*driver is in use by pid %d`, user.PID), 2*time.Minute)
+	wholeAgain(t, g, d535.driver, status.Waiting)
+	stops(t, p, 0)
 	p.Kill()
 	contains(t, user.Output(), "open")
-	contains(t, out, `driver is in use by pid `+fmt.Sprint(user.PID))
-	wholeAgain(t, g, d535.driver, status.Failed)
+	wholeAgain(t, g, d535.driver, status.Detached)
 	assert.Equalf(t, n, loads(g), "loads of nvidia, which the user holds")
 	user.Kill()
 }
