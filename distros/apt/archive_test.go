@@ -55,7 +55,7 @@ const bookworm = "Origin: Test\nSuite: stable\nCodename: bookworm\nDate: Sat, 20
 func newArchive(t *testing.T) *archive {
 	t.Helper()
 	return &archive{
-		Indexes: repotest.Indexes{Head: bookworm, Endings: []string{"", ".gz", ".xz", ".zst"}}, Server: repotest.Serve(t),
+		Indexes: repotest.Indexes{Head: bookworm, Endings: []string{"", ".gz", ".xz", ".zst"}}, Server: repotest.Serve(t, nil),
 		packages: map[string]string{"main/binary-amd64": "a 1; Depends: b\nb 1", "contrib/binary-amd64": "c 1; Depends: a"},
 	}
 }

@@ -48,11 +48,18 @@ func enter(dir, storage string, host bool) error {
 	if err != nil {
 		return err
 	}
+	parent, err := os.OpenRoot(filepath.Dir(scratch))
+	if err != nil {
+		return errors.Join(err, os.Remove(scratch))
+	}
+	defer parent.Close()
 	err = change(dir, scratch, mounts)
 	if err != nil {
 		// the folder is private, so no other process sees the end of its mounts
 		return errors.Join(err, unix.Unmount(scratch, unix.MNT_DETACH), os.Remove(scratch))
 	}
+	// Its mounts have moved, or ended with the old root. An empty folder that stays harms nobody.
+	_ = parent.Remove(filepath.Base(scratch))
 	return nil
 }
 

@@ -22,7 +22,7 @@ const entering = "DRIVERROOT_TEST_ENTER"
 // TestEnter checks, in a container and on a machine, what a program sees after it has entered a
 // staged root: its files, the mounts of before, and no options of an earlier start. What it writes
 // is not in the root, a mount that it makes in a shared folder is seen outside, and the root of its
-// container stays entered for others.
+// container stays entered for others. No scratch folder stays.
 func TestEnter(t *testing.T) {
 	if arguments := os.Getenv(entering); arguments != "" {
 		enterAndLook(strings.Split(arguments, " "))
@@ -37,7 +37,10 @@ func TestEnter(t *testing.T) {
 			testfile.Write(t, filepath.Join(r.Storage, "hosts"), "of the pod")
 			run := filepath.Dir(r.Target)
 			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestEnter$", "-test.v")
-			cmd.Env = append(os.Environ(), entering+"="+strings.Join([]string{dir, r.Storage, run, where}, " "))
+			scratch := t.TempDir()
+			cmd.Env = append(
+				os.Environ(), "TMPDIR="+scratch, entering+"="+strings.Join([]string{dir, r.Storage, run, where}, " "),
+			)
 			if where == "container" {
 				// Not in the process itself: /proc/self has the mounts of its first thread, which is any.
 				cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
@@ -49,6 +52,7 @@ func TestEnter(t *testing.T) {
 			assert.ErrorIs(t, assert.Err(os.Stat(filepath.Join(dir, "written"))), os.ErrNotExist)
 			assert.NoError(t, assert.Err(os.Stat(filepath.Join(dir, optionsFile))))
 			assert.Equalf(t, nil, Check(dir, r.Version, r.ID), "the root is whole")
+			assert.NoError(t, os.Remove(scratch)) // it is empty
 		})
 	}
 }
