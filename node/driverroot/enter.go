@@ -58,7 +58,9 @@ func enter(dir, storage string, host bool) error {
 		// the folder is private, so no other process sees the end of its mounts
 		return errors.Join(err, unix.Unmount(scratch, unix.MNT_DETACH), os.Remove(scratch))
 	}
-	// Its mounts have moved, or ended with the old root. An empty folder that stays harms nobody.
+	// Its mounts have moved, or ended with the old root, except a copy in a mount that was taken. The
+	// removal ends what other namespaces saw of it. An empty folder that stays harms nobody.
+	_ = unix.Unmount(scratch, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
 	_ = parent.Remove(filepath.Base(scratch))
 	return nil
 }

@@ -2,6 +2,7 @@ package driverroot
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +23,7 @@ const entering = "DRIVERROOT_TEST_ENTER"
 // TestEnter checks, in a container and on a machine, what a program sees after it has entered a
 // staged root: its files, the mounts of before, and no options of an earlier start. What it writes
 // is not in the root, a mount that it makes in a shared folder is seen outside, and the root of its
-// container stays entered for others. No scratch folder stays.
+// container stays entered for others. No scratch folder stays, and no mount of it on the machine.
 func TestEnter(t *testing.T) {
 	if arguments := os.Getenv(entering); arguments != "" {
 		enterAndLook(strings.Split(arguments, " "))
@@ -41,10 +42,8 @@ func TestEnter(t *testing.T) {
 			cmd.Env = append(
 				os.Environ(), "TMPDIR="+scratch, entering+"="+strings.Join([]string{dir, r.Storage, run, where}, " "),
 			)
-			if where == "container" {
-				// Not in the process itself: /proc/self has the mounts of its first thread, which is any.
-				cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
-			}
+			// Not in the process itself: /proc/self has the mounts of its first thread, which is any.
+			cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
 			out, err := cmd.CombinedOutput()
 			require.NoErrorf(t, err, "%s", out)
 			assert.Equalf(t, true, strings.Contains(string(out), "entered as wanted"), "%s", out)
@@ -83,13 +82,23 @@ func enterAndLook(arguments []string) {
 	hosts := "baked"
 	if host {
 		hostFolders = append(hostFolders, run)
+		must(unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")) // as systemd has it
 	}
 	if !host {
 		must(unix.Mount(storage, storage, "", unix.MS_BIND, "")) // as the pod has it
 		must(unix.Mount(filepath.Join(storage, "hosts"), "/etc/hosts", "", unix.MS_BIND, ""))
 		hosts = "of the pod"
 	}
+	before, err := os.Open("/proc/thread-self/mountinfo")
+	must(err)
 	must(Enter(dir, storage, host))
+	if host {
+		seen, err := io.ReadAll(before)
+		must(err)
+		if strings.Contains(string(seen), "driver-root") {
+			panic("the machine sees a mount of the program:\n" + string(seen))
+		}
+	}
 	text, err := os.ReadFile("/etc/hosts")
 	must(err)
 	_, err = os.Stat("/" + optionsFile)
