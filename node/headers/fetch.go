@@ -125,7 +125,22 @@ func (f *fetcher) run(ctx context.Context) (installed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.unpack(ctx, manager, plan, files)
+	installed, err = f.unpack(ctx, manager, plan, files)
+	return installed, f.heal(err)
+}
+
+// heal removes from the store what the disk has damaged, so that the next start downloads it again.
+func (f *fetcher) heal(err error) error {
+	wrong, ok := errors.AsType[*fetch.MismatchError](err)
+	if !ok {
+		return err
+	}
+	damaged, failed := f.store.RemoveDamaged(wrong.Want)
+	if damaged > 0 {
+		f.Log.Warn("downloads were damaged on the disk and are removed: look after the disk",
+			"path", f.Store, "files", damaged)
+	}
+	return errors.Join(err, failed)
 }
 
 // nothing says why a system has no header package for the kernel.
@@ -151,14 +166,7 @@ func (f *fetcher) download(ctx context.Context, from manager, p plan, e *Unavail
 		if err != nil {
 			return nil, e.because(ctx, fmt.Errorf("package %s: %w", label(pkg), err))
 		}
-		want := fetch.File{
-			URL:    pkg.URL,
-			SHA256: pkg.SHA256,
-			SHA512: pkg.SHA512,
-			Size:   pkg.Size,
-			Listed: true,
-		}
-		file, cached, err := client.Get(ctx, want, nil)
+		file, cached, err := client.Get(ctx, pinned(pkg), nil)
 		if err != nil {
 			return nil, e.because(ctx, fmt.Errorf("package %s: %w", label(pkg), err))
 		}
@@ -172,6 +180,11 @@ func (f *fetcher) download(ctx context.Context, from manager, p plan, e *Unavail
 		files = append(files, file)
 	}
 	return files, nil
+}
+
+// pinned is the file of a package as its repository lists it.
+func pinned(p distros.Package) fetch.File {
+	return fetch.File{URL: p.URL, SHA256: p.SHA256, SHA512: p.SHA512, Size: p.Size, Listed: true}
 }
 
 func label(p distros.Package) string { return p.Name + " " + p.Version }

@@ -75,6 +75,34 @@ func TestFetch(t *testing.T) {
 	assert.Equalf(t, 1, a.count("/debian/pool/linux-kbuild-6.1_6.1.147-1_amd64.deb"), "downloaded")
 }
 
+// TestDamagedStore: whatever a disk damages in the store, the start after the one that sees it has the headers.
+func TestDamagedStore(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t, debian(testRelease, "6.1.147-1")...).start()
+	i := newImage(t, a.server.URL)
+	require.Value(i.fetch())(t)
+	blobs := require.Value(filepath.Glob(i.options().Store + "/blobs/*/*"))(t)
+	assert.Equalf(t, 5, len(blobs), "files in the store: a Release file, an index and three packages")
+	seen := 0
+	for _, blob := range blobs {
+		content, err := os.ReadFile(blob)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // what healed another file has replaced it
+		}
+		require.NoError(t, err)
+		content[len(content)/2] ^= 1
+		require.NoError(t, os.Chmod(blob, 0o600))
+		require.NoError(t, os.WriteFile(blob, content, 0o600))
+		_, err = i.fetch()
+		if err != nil {
+			seen++
+			require.Value(i.fetch())(t)
+		}
+		assert.Same(t, debianTree, i.list())
+	}
+	assert.Equalf(t, true, seen >= 3, "%d damaged files failed a start: at least the packages", seen)
+}
+
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	var debs []repotest.Deb

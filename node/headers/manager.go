@@ -67,6 +67,7 @@ func (f *fetcher) searched(e *UnavailableError, releases interface {
 }
 
 func (f *fetcher) leftOut(e *UnavailableError, err error) {
+	err = f.heal(err)
 	e.Failed = append(e.Failed, err.Error())
 	f.Log.Warn("repository left out", "error", err)
 }

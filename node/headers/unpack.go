@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
 )
 
 // Limits for all packages of one kernel together. Ubuntu's largest are 150 MB in 30000 files.
@@ -105,16 +106,8 @@ type tree struct {
 
 // unpack writes one package.
 func (t *tree) unpack(ctx context.Context, from manager, file string, p distros.Package) error {
-	in, err := os.Open(file) // a path in the store
-	if err != nil {
-		return err
-	}
-	defer in.Close() //nolint:errcheck // opened for reading
-	return from.members(in, p, func(h *tar.Header, r io.Reader) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		return t.member(h, r)
+	return fetch.Pinned(ctx, file, pinned(p), func(in io.Reader) error {
+		return from.members(in, p, t.member)
 	})
 }
 
