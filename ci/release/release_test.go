@@ -92,7 +92,8 @@ func (r rig) debian(t *testing.T) (system, base string) {
 		to = filepath.Join(system, to)
 		require.NoError(t, os.MkdirAll(to, 0o755))
 		sh(t, r.root, nil, "mount", "--bind", from, to)
-		t.Cleanup(func() { assert.NoError(t, exec.Command("umount", to).Run()) })
+		// Lazily, because no program that looks at the folder may keep the cache there: the folder is removed next.
+		t.Cleanup(func() { assert.NoError(t, exec.Command("umount", "--lazy", to).Run()) })
 	}
 	resolv := require.Value(os.ReadFile("/etc/resolv.conf"))(t)
 	require.NoError(t, os.WriteFile(filepath.Join(system, "etc/resolv.conf"), resolv, 0o644))
