@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -70,10 +69,7 @@ func New(t testing.TB) *Cluster {
 // registry is the port that the guest reaches as guestRegistry.
 func (c *Cluster) start(registry int) (api int) {
 	c.T.Helper()
-	// a port on which no process listens now
-	l := require.Value(net.Listen("tcp4", "127.0.0.1:0"))(c.T)
-	require.NoError(c.T, l.Close())
-	api = portOf(l)
+	api = tool.UnusedPort(c.T)
 	c.guest = lab.Start(c.T, lab.Config{
 		Kernel: c.base.kernel, GPUs: []gpu.Model{gpu.T4}, MemoryMB: 2048,
 		CommandLine: "random.trust_cpu=on net.ifnames=0 audit=0 nokaslr systemd.show_status=0",

@@ -124,9 +124,5 @@ func startRegistry(t testing.TB) (port int) {
 		ggcr.New(quiet, ggcr.WithBlobHandler(ggcr.NewDiskBlobHandler(t.TempDir()))),
 	)
 	t.Cleanup(server.Close)
-	return portOf(server.Listener)
-}
-
-func portOf(l net.Listener) int {
-	return l.Addr().(*net.TCPAddr).Port //nolint:errcheck // listeners of TCP
+	return server.Listener.Addr().(*net.TCPAddr).Port //nolint:errcheck // it listens on TCP
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/kubernetes"
@@ -52,9 +54,7 @@ func TestMeasure(t *testing.T) {
 	if text := stderr.String(); !strings.Contains(text, "warning: no metrics: listen tcp") || strings.Count(text, "\n") != 1 {
 		t.Errorf("%s", text)
 	}
-	free := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	addr := free.Addr().String()
-	free.Close()
+	addr := fmt.Sprintf("127.0.0.1:%d", tool.UnusedPort(t))
 	end := p.measure(t.Context(), n, t.TempDir(), reportFlags{metrics: addr})
 	resp := require.Value(new(http.Client).Get("http://" + addr + "/healthz"))(t)
 	text, err := io.ReadAll(resp.Body)

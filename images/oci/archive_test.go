@@ -136,7 +136,9 @@ func TestDockerArchiveOld(t *testing.T) {
 		"no layer":       sound[2:],
 		"no manifest":    sound[:3],
 	} {
-		assert.Errorf(t, assert.Err(open(t, "docker-archive:"+writeTestTar(t, list...))), "%s was accepted", name)
+		err := assert.Err(open(t, "docker-archive:"+writeTestTar(t, list...)))
+		assert.Errorf(t, err, "%s was accepted", name)
+		assert.Equalf(t, name == "no layer", failure.KindOf(err) == failure.Content, "%s: %v", name, err)
 	}
 	_, err = openArchive(writeTestTar(t))
 	assert.NoErrorf(t, err, "an empty tar")
@@ -185,6 +187,7 @@ func TestDescriptorsLie(t *testing.T) {
 		"platform":           {one, `"architecture":"amd64"`, `"architecture":"arm64"`, ErrDescriptor},
 		"system":             {one, `"os":"linux"`, `"os":"windows"`, ErrDescriptor},
 		"content of a layer": {of: require.Value(mutate.ConfigFile(one, lying))(t), want: ErrDiffID},
+		"a missing manifest": {one, imagetest.Digest(t, one).Hex, strings.Repeat("0", 64), fs.ErrNotExist},
 	} {
 		dir := filepath.Join(t.TempDir(), "x")
 		require.NoError(t, WriteLayout(t.Context(), dir, "x", c.of))
@@ -201,6 +204,7 @@ func TestDescriptorsLie(t *testing.T) {
 		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: %v", what, err)
 		}
+		assert.Equalf(t, err != nil, failure.KindOf(err) == failure.Content, "%s: %v", what, err)
 	}
 }
 

@@ -205,8 +205,20 @@ func (f files) read(name string, limit int64) ([]byte, error) {
 	return bounded.Read(r, limit)
 }
 
+// listed opens files that the image itself names: one that is missing is missing content.
+func (f files) listed() files {
+	return func(name string) (io.ReadCloser, error) {
+		r, err := f(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, failure.Errorf(failure.Content, "it is not whole: %w: copy it again", err)
+		}
+		return r, err
+	}
+}
+
 // blobs returns the blobs of a layout.
 func (f files) blobs(where string) Blobs {
+	f = f.listed()
 	return Blobs{where: where, open: func(d v1.Descriptor) (io.ReadCloser, error) {
 		if err := checkDescriptor(d); err != nil {
 			return nil, err

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -58,10 +57,7 @@ func start(t *testing.T, config string) server {
 // unused returns an address on which no process listens.
 func unused(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", tool.UnusedPort(t))
 }
 
 // sample is one series of an answer.

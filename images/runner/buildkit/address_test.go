@@ -3,7 +3,7 @@ package buildkit
 import (
 	"context"
 	"errors"
-	"net"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/runner"
 )
 
@@ -68,9 +69,7 @@ func TestTLSFiles(t *testing.T) {
 // TestUnreachable: the error when nothing, or another server, is at an address.
 func TestUnreachable(t *testing.T) {
 	noLeaks(t)
-	l := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	closed := l.Addr().String()
-	l.Close()
+	closed := fmt.Sprintf("127.0.0.1:%d", tool.UnusedPort(t))
 	for address, says := range map[string]string{
 		"unix://" + t.TempDir() + "/none": "start buildkitd",
 		"tcp://" + closed:                 "start buildkitd",

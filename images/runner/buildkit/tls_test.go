@@ -2,16 +2,16 @@ package buildkit
 
 import (
 	"errors"
-	"net"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/runnertest"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/runner"
 )
 
@@ -26,9 +26,7 @@ func TestRealTLS(t *testing.T) {
 	ours.Server("builder.example", "127.0.0.1").Write(t, in("daemon.crt"), in("daemon.key"))
 	ours.Client("tls").Write(t, in("tls.crt"), in("tls.key"))
 	theirs.Client("stranger").Write(t, in("stranger.crt"), in("stranger.key"))
-	l := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	host := l.Addr().String()
-	l.Close()
+	host := fmt.Sprintf("127.0.0.1:%d", tool.UnusedPort(t))
 	startDaemon(t, "", "--addr", "tcp://"+host, "--tlscert", in("daemon.crt"), "--tlskey", in("daemon.key"), "--tlscacert", in("ca.crt"))
 	for _, c := range []struct {
 		name string
