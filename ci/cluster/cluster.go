@@ -65,11 +65,11 @@ func New(t testing.TB) *Cluster {
 	return c
 }
 
-// start boots the guest and returns the port of this machine's loopback that is its API server's.
+// start boots the guest and returns the address of this machine's loopback that is its API server's.
 // registry is the port that the guest reaches as guestRegistry.
-func (c *Cluster) start(registry int) (api int) {
+func (c *Cluster) start(registry int) (api string) {
 	c.T.Helper()
-	api = tool.UnusedPort(c.T)
+	api = tool.UnusedAddress(c.T)
 	c.guest = lab.Start(c.T, lab.Config{
 		Kernel: c.base.kernel, GPUs: []gpu.Model{gpu.T4}, MemoryMB: 2048,
 		CommandLine: "random.trust_cpu=on net.ifnames=0 audit=0 nokaslr systemd.show_status=0",
@@ -78,7 +78,7 @@ func (c *Cluster) start(registry int) (api int) {
 			Initramfs: filepath.Join(c.base.dir, "initramfs"),
 			Disk:      filepath.Join(c.base.dir, "root.ext4"),
 			Arguments: []string{
-				"-netdev", fmt.Sprintf("user,id=net,hostfwd=tcp:127.0.0.1:%d-:443,guestfwd=tcp:%s-cmd:busybox nc 127.0.0.1 %d",
+				"-netdev", fmt.Sprintf("user,id=net,hostfwd=tcp:%s-:443,guestfwd=tcp:%s-cmd:busybox nc 127.0.0.1 %d",
 					api, guestRegistry, registry),
 				"-device", "virtio-net-pci,netdev=net,addr=0x1a,romfile=", "-device", "virtio-rng-pci,addr=0x1b",
 			},
@@ -88,15 +88,15 @@ func (c *Cluster) start(registry int) (api int) {
 	return api
 }
 
-// connect makes the administrator's clients for this guest's port.
-func (c *Cluster) connect(api int) {
+// connect makes the administrator's clients for this guest's address.
+func (c *Cluster) connect(api string) {
 	c.T.Helper()
 	c.Config = filepath.Join(c.Home, "kubeconfig")
 	text := testfile.Read(c.T, filepath.Join(c.base.dir, "kubeconfig"))
 	testfile.Write(
 		c.T,
 		c.Config,
-		strings.ReplaceAll(text, guestServer, fmt.Sprintf("https://127.0.0.1:%d", api)),
+		strings.ReplaceAll(text, guestServer, "https://"+api),
 	)
 	clients, _ := c.Go()
 	c.core = clients.CoreV1()

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -54,7 +53,7 @@ func TestMeasure(t *testing.T) {
 	if text := stderr.String(); !strings.Contains(text, "warning: no metrics: listen tcp") || strings.Count(text, "\n") != 1 {
 		t.Errorf("%s", text)
 	}
-	addr := fmt.Sprintf("127.0.0.1:%d", tool.UnusedPort(t))
+	addr := tool.UnusedAddress(t)
 	end := p.measure(t.Context(), n, t.TempDir(), reportFlags{metrics: addr})
 	resp := require.Value(new(http.Client).Get("http://" + addr + "/healthz"))(t)
 	text, err := io.ReadAll(resp.Body)

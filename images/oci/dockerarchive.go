@@ -50,7 +50,7 @@ func (l LocalRef) docker(ctx context.Context) ([]byte, Blobs, error) {
 	if err != nil {
 		return nil, Blobs{}, err
 	}
-	f = f.listed()
+	f = f.required()
 	e, err := dockerPick(entries, l.tag)
 	if err != nil {
 		return nil, Blobs{}, fmt.Errorf("%s: %w", l.Path, err)

@@ -205,8 +205,8 @@ func (f files) read(name string, limit int64) ([]byte, error) {
 	return bounded.Read(r, limit)
 }
 
-// listed opens files that the image itself names: one that is missing is missing content.
-func (f files) listed() files {
+// required opens files that the image itself names: one that is missing is missing content.
+func (f files) required() files {
 	return func(name string) (io.ReadCloser, error) {
 		r, err := f(name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -218,7 +218,7 @@ func (f files) listed() files {
 
 // blobs returns the blobs of a layout.
 func (f files) blobs(where string) Blobs {
-	f = f.listed()
+	f = f.required()
 	return Blobs{where: where, open: func(d v1.Descriptor) (io.ReadCloser, error) {
 		if err := checkDescriptor(d); err != nil {
 			return nil, err

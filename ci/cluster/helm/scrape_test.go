@@ -34,7 +34,7 @@ func start(t *testing.T, config string) server {
 	path := filepath.Join(dir, "prometheus.yml")
 	require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
 	require.NoError(t, assert.Err(promtool(t, dir, nil, "check", "config", path)))
-	address := unused(t)
+	address := tool.UnusedAddress(t)
 	var log bytes.Buffer
 	cmd := exec.Command("prometheus", "--config.file="+path, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn")
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -52,12 +52,6 @@ func start(t *testing.T, config string) server {
 		}
 	})
 	return server{t, "http://" + address}
-}
-
-// unused returns an address on which no process listens.
-func unused(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("127.0.0.1:%d", tool.UnusedPort(t))
 }
 
 // sample is one series of an answer.
@@ -124,7 +118,7 @@ func TestScrape(t *testing.T) {
 	alerts := require.Value(filepath.Abs(chartFiles + "alerts.yaml"))(t)
 	var config strings.Builder
 	fmt.Fprintf(&config, "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n- job_name: nvidia-driver\n  static_configs:\n", alerts)
-	for node, address := range map[string]string{"good": serve(t, serving()), "bad": serve(t, waiting()), "gone": unused(t)} {
+	for node, address := range map[string]string{"good": serve(t, serving()), "bad": serve(t, waiting()), "gone": tool.UnusedAddress(t)} {
 		fmt.Fprintf(&config, "  - {targets: ['%s'], labels: {node: %s, namespace: gpu, pod: driver-%s}}\n", address, node, node)
 	}
 	s := start(t, config.String())

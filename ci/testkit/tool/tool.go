@@ -1,5 +1,5 @@
-// Package tool is what tests need of the machine: the real tier, root, programs, namespaces, and a
-// cache of what they make once.
+// Package tool is what tests need of the machine: the real tier, root, programs, namespaces, unused
+// ports, and a cache of what they make once.
 package tool
 
 import (

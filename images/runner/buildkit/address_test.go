@@ -3,7 +3,6 @@ package buildkit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,7 +68,7 @@ func TestTLSFiles(t *testing.T) {
 // TestUnreachable: the error when nothing, or another server, is at an address.
 func TestUnreachable(t *testing.T) {
 	noLeaks(t)
-	closed := fmt.Sprintf("127.0.0.1:%d", tool.UnusedPort(t))
+	closed := tool.UnusedAddress(t)
 	for address, says := range map[string]string{
 		"unix://" + t.TempDir() + "/none": "start buildkitd",
 		"tcp://" + closed:                 "start buildkitd",

@@ -2,7 +2,6 @@ package buildkit
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,7 +25,7 @@ func TestRealTLS(t *testing.T) {
 	ours.Server("builder.example", "127.0.0.1").Write(t, in("daemon.crt"), in("daemon.key"))
 	ours.Client("tls").Write(t, in("tls.crt"), in("tls.key"))
 	theirs.Client("stranger").Write(t, in("stranger.crt"), in("stranger.key"))
-	host := fmt.Sprintf("127.0.0.1:%d", tool.UnusedPort(t))
+	host := tool.UnusedAddress(t)
 	startDaemon(t, "", "--addr", "tcp://"+host, "--tlscert", in("daemon.crt"), "--tlskey", in("daemon.key"), "--tlscacert", in("ca.crt"))
 	for _, c := range []struct {
 		name string
